@@ -1,0 +1,383 @@
+//! The command line: argv → a command → an exit code. What people asked for goes to standard output, everything else to
+//! standard error; a closed pipe is no reason to fail.
+
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::help::{self, CommandHelp};
+use crate::host::interrupt::Interrupt;
+use crate::host::user;
+use crate::names::nearest;
+use crate::redact::Redactor;
+use crate::settings::Settings;
+use crate::tick::{self, TickOptions};
+use lexopt::Arg;
+use std::ffi::OsString;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+const DEFAULT_CONFIG: &str = "/etc/monky-deployd/config.yaml";
+
+/// What was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Command {
+    Tick(TickOptions),
+    ConfigCheck(Option<PathBuf>),
+    Version { json: bool },
+    Help(Option<&'static CommandHelp>),
+}
+
+/// How it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Invocation {
+    command: Command,
+    config: PathBuf,
+    /// Levels more (or fewer) than the configuration says.
+    verbosity: i8,
+}
+
+/// Runs the program with `args` (without the program's name) and gives its exit code.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
+    let redactor = Redactor::new();
+    crate::host::log::install(log::LevelFilter::Info, &redactor);
+    // The default hook would print a second message, without the redactor.
+    std::panic::set_hook(Box::new(|panic| log::error!("panic: {panic}")));
+    let args: Vec<OsString> = args.into_iter().collect();
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        parse(args.clone()).and_then(|invocation| execute(&invocation, &args, &redactor))
+    }));
+    match ended.unwrap_or_else(|_| Err(Error::Internal("a panic outside a tick".into()))) {
+        Ok(exit) => exit,
+        Err(error) => {
+            // The one place where an error that no tick has logged is shown.
+            let _ = writeln!(
+                std::io::stderr(),
+                "monky-deployd: {}",
+                redactor.clean(&error.to_string())
+            );
+            error.exit()
+        }
+    }
+}
+
+fn execute(invocation: &Invocation, args: &[OsString], redactor: &Redactor) -> Result<Exit> {
+    match &invocation.command {
+        Command::Help(None) => print(&help::program()),
+        Command::Help(Some(command)) => print(&help::command(command)),
+        Command::Version { json } => print(&version(*json)),
+        Command::ConfigCheck(file) => {
+            let settings = Settings::load(file.as_ref().unwrap_or(&invocation.config))?;
+            print(&config_check(&settings))
+        }
+        Command::Tick(options) => {
+            rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+            let settings = Settings::load(&invocation.config)?;
+            user::become_owner_of(&settings.state_dir, args)?;
+            forbid_core_dumps();
+            let target = settings.log_target;
+            crate::host::log::configure(level(&settings, invocation.verbosity), target);
+            for warning in &settings.warnings {
+                log::warn!("{warning}");
+            }
+            let interrupt = Interrupt::catch()
+                .map_err(|e| Error::Internal(format!("signals cannot be caught: {e}")))?;
+            Ok(tick::run(&settings, *options, redactor, &interrupt))
+        }
+    }
+}
+
+/// Secrets are in this process's memory: no core dump, and no look into it by other processes of the same user.
+fn forbid_core_dumps() {
+    let not_dumpable = rustix::process::DumpableBehavior::NotDumpable;
+    if let Err(error) = rustix::process::set_dumpable_behavior(not_dumpable) {
+        log::debug!("core dumps stay as the system has them: {error}");
+    }
+}
+
+fn level(settings: &Settings, verbosity: i8) -> log::LevelFilter {
+    use log::LevelFilter::{Debug, Error, Info, Trace, Warn};
+    let levels = [Error, Warn, Info, Debug, Trace];
+    let base = levels
+        .iter()
+        .position(|level| *level == settings.log_level)
+        .unwrap_or(2);
+    if verbosity < 0 {
+        return Warn.min(settings.log_level);
+    }
+    let wanted = base + usize::try_from(verbosity).unwrap_or(0);
+    levels.get(wanted).copied().unwrap_or(Trace)
+}
+
+fn config_check(settings: &Settings) -> String {
+    let mut text = String::new();
+    for warning in &settings.warnings {
+        text.push_str(&format!("# warning: {warning}\n"));
+    }
+    for (key, value, origin) in settings.effective() {
+        text.push_str(&format!("{key} = {value}  # {origin}\n"));
+    }
+    text
+}
+
+fn version(json: bool) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    if !json {
+        return format!("monky-deployd {version}\n");
+    }
+    let document = serde_json::json!({
+        "version": version,
+        "target": env!("MONKY_DEPLOYD_TARGET"),
+        "commit": env!("MONKY_DEPLOYD_COMMIT"),
+        "built": env!("MONKY_DEPLOYD_BUILT"),
+        "rustc": env!("MONKY_DEPLOYD_RUSTC"),
+    });
+    format!("{document}\n")
+}
+
+fn print(text: &str) -> Result<Exit> {
+    let mut out = std::io::stdout().lock();
+    // Whoever closed the pipe has read enough.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    Ok(Exit::Ok)
+}
+
+fn parse(args: Vec<OsString>) -> Result<Invocation> {
+    let mut parser = lexopt::Parser::from_args(args);
+    let mut words: Vec<String> = Vec::new();
+    let mut given: Vec<String> = Vec::new();
+    let mut config = std::env::var_os("MONKY_DEPLOYD_CONFIG")
+        .filter(|path| !path.is_empty())
+        .map_or_else(|| DEFAULT_CONFIG.into(), PathBuf::from);
+    let (mut verbosity, mut wants_help, mut wants_version) = (0_i8, false, false);
+    while let Some(arg) = parser.next().map_err(|e| Error::Usage(format!("{e}")))? {
+        match arg {
+            Arg::Long("config") => {
+                config = parser
+                    .value()
+                    .map_err(|e| Error::Usage(e.to_string()))?
+                    .into()
+            }
+            Arg::Short('v') | Arg::Long("verbose") => verbosity = verbosity.saturating_add(1),
+            Arg::Short('q') | Arg::Long("quiet") => verbosity = -1,
+            Arg::Short('h') | Arg::Long("help") => wants_help = true,
+            Arg::Short('V') => wants_version = true,
+            Arg::Long("version") => wants_version = true,
+            Arg::Long(name) => given.push(format!("--{name}")),
+            Arg::Short(name) => given.push(format!("-{name}")),
+            Arg::Value(word) => words.push(word.to_string_lossy().into_owned()),
+        }
+    }
+    if wants_version && words.is_empty() {
+        words = vec!["version".into()];
+    }
+    let (command, rest) = find_command(&words, wants_help)?;
+    let Some(command) = command else {
+        refuse_unknown_options(&given, None)?;
+        return Ok(Invocation {
+            command: Command::Help(None),
+            config,
+            verbosity,
+        });
+    };
+    refuse_unknown_options(&given, Some(command))?;
+    let has = |option: &str| given.iter().any(|given| given == option);
+    let parsed = match command.name {
+        _ if wants_help => Command::Help(Some(command)),
+        "tick" => Command::Tick(TickOptions {
+            force: has("--force"),
+            wait: has("--wait"),
+            purge_volumes: has("--purge-volumes"),
+        }),
+        "config check" => Command::ConfigCheck(rest.first().map(PathBuf::from)),
+        "version" => Command::Version {
+            json: has("--json"),
+        },
+        _ => help_command(rest)?,
+    };
+    let takes_words = matches!(parsed, Command::ConfigCheck(_)) || command.name == "help";
+    match rest
+        .iter()
+        .skip(usize::from(takes_words && command.name != "help"))
+        .next()
+        .filter(|_| command.name != "help")
+    {
+        Some(extra) => Err(Error::Usage(format!(
+            "{} takes no argument {extra:?}; see `monky-deployd help {}`",
+            command.name, command.name
+        ))),
+        None => Ok(Invocation {
+            command: parsed,
+            config,
+            verbosity,
+        }),
+    }
+}
+
+fn help_command(words: &[String]) -> Result<Command> {
+    if words.is_empty() {
+        return Ok(Command::Help(None));
+    }
+    match find_command(words, true)? {
+        (Some(command), []) => Ok(Command::Help(Some(command))),
+        (_, extra) => Err(Error::Usage(format!(
+            "there is no command {:?}",
+            extra.join(" ")
+        ))),
+    }
+}
+
+/// The command that the words begin with, and the words behind it; none when there are no words.
+fn find_command(
+    words: &[String],
+    wants_help: bool,
+) -> Result<(Option<&'static CommandHelp>, &[String])> {
+    let Some(first) = words.first() else {
+        if wants_help {
+            return Ok((None, words));
+        }
+        return Err(Error::Usage(
+            "a command is missing; see `monky-deployd help`".into(),
+        ));
+    };
+    for len in [2, 1] {
+        let name = words.get(..len).map(|words| words.join(" "));
+        if let Some(command) = name.as_deref().and_then(help::find) {
+            return Ok((Some(command), words.get(len..).unwrap_or_default()));
+        }
+    }
+    let two = words.get(..2).map(|words| words.join(" "));
+    let known = help::COMMANDS.iter().map(|command| command.name);
+    let guess = two
+        .as_deref()
+        .and_then(|two| nearest(two, known.clone()))
+        .or_else(|| nearest(first, known.clone()));
+    let guess = guess.or_else(|| {
+        known
+            .clone()
+            .find(|name| name.split(' ').next() == Some(first))
+    });
+    Err(Error::Usage(match guess {
+        Some(guess) => {
+            format!("there is no command {first:?}; did you mean `monky-deployd {guess}`?")
+        }
+        None => format!("there is no command {first:?}; see `monky-deployd help`"),
+    }))
+}
+
+fn refuse_unknown_options(given: &[String], command: Option<&CommandHelp>) -> Result<()> {
+    let own = command.map_or(&[][..], |command| command.options);
+    let spelled = |options: &'static [(&str, &str)]| {
+        options.iter().flat_map(|(option, _)| {
+            option
+                .split([' ', ','])
+                .filter(|word| word.starts_with('-'))
+        })
+    };
+    for option in given {
+        if own.iter().any(|(known, _)| known == option) {
+            continue;
+        }
+        let candidates = own
+            .iter()
+            .map(|(known, _)| *known)
+            .chain(spelled(help::GLOBAL_OPTIONS));
+        let place = command.map_or_else(String::new, |command| format!(" of {}", command.name));
+        return Err(Error::Usage(match nearest(option, candidates) {
+            Some(guess) => format!("there is no option {option}{place}; did you mean {guess}?"),
+            None => format!("there is no option {option}{place}; see `monky-deployd help`"),
+        }));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command> {
+        parse(line.split_whitespace().map(OsString::from).collect())
+            .map(|invocation| invocation.command)
+    }
+
+    fn refusal(line: &str) -> String {
+        parsed(line).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_command_line_is_understood() {
+        let tick = |force, wait, purge_volumes| {
+            Command::Tick(TickOptions {
+                force,
+                wait,
+                purge_volumes,
+            })
+        };
+        let rows = [
+            ("tick", tick(false, false, false)),
+            ("tick --force --wait", tick(true, true, false)),
+            ("-v tick --purge-volumes -q", tick(false, false, true)),
+            ("config check", Command::ConfigCheck(None)),
+            (
+                "config check /tmp/x.yaml",
+                Command::ConfigCheck(Some("/tmp/x.yaml".into())),
+            ),
+            ("version --json", Command::Version { json: true }),
+            ("-V", Command::Version { json: false }),
+            ("--version", Command::Version { json: false }),
+            ("--help", Command::Help(None)),
+            ("help", Command::Help(None)),
+            ("help tick", Command::Help(help::find("tick"))),
+            ("tick --help", Command::Help(help::find("tick"))),
+            (
+                "help config check",
+                Command::Help(help::find("config check")),
+            ),
+        ];
+        for (line, command) in rows {
+            assert_eq!(parsed(line).unwrap(), command, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_names_the_nearest_word() {
+        let rows = [
+            ("", "a command is missing"),
+            ("tikc", "did you mean `monky-deployd tick`"),
+            ("config", "did you mean `monky-deployd config check`"),
+            ("config chekc", "did you mean `monky-deployd config check`"),
+            ("tick --forse", "did you mean --force"),
+            ("tick --confg x", "did you mean --config"),
+            ("frobnicate", "see `monky-deployd help`"),
+            ("tick now", "takes no argument \"now\""),
+            ("config check a b", "takes no argument \"b\""),
+            ("version --force", "there is no option --force of version"),
+            ("help nothing-like-it", "there is no command"),
+            ("--config", "missing argument"),
+        ];
+        for (line, words) in rows {
+            let text = refusal(line);
+            assert!(text.contains(words), "{line}: {text}");
+            assert_eq!(parsed(line).unwrap_err().exit(), Exit::Usage);
+        }
+    }
+
+    #[test]
+    fn every_help_fits_a_screen_and_tells_the_exit_codes() {
+        for text in help::COMMANDS
+            .iter()
+            .map(help::command)
+            .chain([help::program()])
+        {
+            assert!(
+                text.lines().count() <= 40 && text.lines().all(|line| line.len() <= 110),
+                "{text}"
+            );
+            assert!(
+                ["0 ", "1 ", "64", "70", "75", "78"]
+                    .iter()
+                    .all(|code| text.contains(&format!("\n  {code}"))),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! `current` and `live/`: which release is up, and the stable project directory that Compose works in. Because the
+//! directory never changes its name, an unchanged service is never recreated by a new bundle, and data directories
+//! beside the compose file survive.
+//!
+//! Only files that the agent put there are ever replaced or removed; the list of them stands in `live.json` before the
+//! first of them is written. A crash at any instant leaves `current` at a whole release; bringing `live/` to it again
+//! finishes what was begun.
+
+use crate::deploy::compose::ProjectFiles;
+use crate::deploy::release::{FileRecord, Release, Releases};
+use crate::error::{Error, Result};
+use crate::host::disk::{Dir, Durability, Kind};
+use crate::host::paths::deploy_dir;
+use crate::names::{BundlePath, ReleaseName, Sha256};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io;
+
+const RECORD: &str = "live.json";
+const OVERLAY: &str = "overlay.json";
+const RECORD_CAP_BYTES: u64 = 8 * 1024 * 1024;
+const FILE_CAP_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Which files in `live/` are the agent's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    /// The release that `live/` was brought to completely; none while that is going on.
+    release: Option<ReleaseName>,
+    /// The files.
+    files: BTreeSet<BundlePath>,
+}
+
+/// The deploy directory's visible side.
+#[derive(Debug)]
+pub struct Live<'a> {
+    deploy: &'a Dir,
+    dir: Dir,
+}
+
+impl<'a> Live<'a> {
+    /// Opens `live/`, creating it where it is missing.
+    ///
+    /// # Errors
+    /// A failed file operation.
+    pub fn open(deploy: &'a Dir) -> Result<Self> {
+        Ok(Self {
+            deploy,
+            dir: deploy.subdir_or_create(deploy_dir::LIVE, 0o700)?,
+        })
+    }
+
+    /// What Compose needs to know to work on `release` as it is in `live/`.
+    pub fn project_files(&self, release: &Release) -> ProjectFiles {
+        ProjectFiles {
+            directory: self.dir.path().to_owned(),
+            compose_file: release.compose_file.as_str().to_owned(),
+            overlay: (!release.overlay.is_null()).then(|| self.deploy.path().join(OVERLAY)),
+            env_file: Some(self.dir.path().join(deploy_dir::ENV)),
+        }
+    }
+
+    /// Whether `release` could be brought into `live/` without touching a file of somebody else; says which stands in the
+    /// way.
+    ///
+    /// # Errors
+    /// The conflict, or a failed file operation.
+    pub fn check(&self, release: &Release) -> Result<()> {
+        let ours = self.record()?.files;
+        for (path, file) in &release.files {
+            if ours.contains(path) {
+                continue;
+            }
+            if let Some(foreign) = self.obstacle(path, file, &ours)? {
+                let why = io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "the bundle has a file of this name, and what is there is not the agent's: move it away",
+                );
+                return Err(Error::file(
+                    "bring the bundle's file into live",
+                    &self.dir.path().join(foreign),
+                    why,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `release` the current one and brings `live/` to its files.
+    ///
+    /// # Errors
+    /// A failed file operation; `current` is then at the old release or at this one, whole.
+    pub fn promote(&self, releases: &Releases, release: &Release) -> Result<()> {
+        self.deploy.link(
+            deploy_dir::CURRENT,
+            &format!("{}/{}", deploy_dir::RELEASES, release.name),
+        )?;
+        let mut record = self.record()?;
+        let before = record.files.clone();
+        record.release = None;
+        record.files.extend(release.files.keys().cloned());
+        self.write_record(&record)?;
+
+        let source = releases.directory(&release.name)?;
+        for path in before
+            .iter()
+            .filter(|path| !release.files.contains_key(path))
+        {
+            self.remove(path)?;
+        }
+        for (path, file) in &release.files {
+            self.bring(&source, path, file)?;
+        }
+        let env = source
+            .read(deploy_dir::ENV, FILE_CAP_BYTES)?
+            .map(zeroize::Zeroizing::new)
+            .ok_or_else(|| {
+                Error::file(
+                    "read the release's variables",
+                    &source.path().join(deploy_dir::ENV),
+                    io::Error::from(io::ErrorKind::NotFound),
+                )
+            })?;
+        self.dir
+            .write(deploy_dir::ENV, &env, 0o600, Durability::Renamed)?;
+        self.write_overlay(&release.overlay)?;
+        self.dir.sync_filesystem()?;
+
+        let record = Record {
+            release: Some(release.name.clone()),
+            files: release.files.keys().cloned().collect(),
+        };
+        self.write_record(&record)
+    }
+
+    /// Takes the rendered variables out of `live/`.
+    ///
+    /// # Errors
+    /// A failed file operation.
+    pub fn forget_values(&self) -> Result<()> {
+        self.dir.remove(deploy_dir::ENV).map(drop)
+    }
+
+    fn bring(&self, source: &Dir, path: &BundlePath, file: &FileRecord) -> Result<()> {
+        let (folders, name) = split(path);
+        let mode = if file.executable { 0o755 } else { 0o644 };
+        let mut from: Option<Dir> = None;
+        let mut to: Option<Dir> = None;
+        for folder in folders {
+            let here = from.as_ref().unwrap_or(source);
+            let next = here.subdir(folder)?.ok_or_else(|| {
+                Error::file(
+                    "open the release's directory",
+                    &here.path().join(folder),
+                    io::Error::from(io::ErrorKind::NotFound),
+                )
+            })?;
+            from = Some(next);
+            to = Some(
+                to.as_ref()
+                    .unwrap_or(&self.dir)
+                    .subdir_or_create(folder, 0o755)?,
+            );
+        }
+        let (from, to) = (
+            from.as_ref().unwrap_or(source),
+            to.as_ref().unwrap_or(&self.dir),
+        );
+        let bytes = from.read(name, FILE_CAP_BYTES)?.ok_or_else(|| {
+            Error::file(
+                "read the release's file",
+                &from.path().join(name),
+                io::Error::from(io::ErrorKind::NotFound),
+            )
+        })?;
+        // A file that is the same keeps its inode, and whoever has it mounted keeps seeing it.
+        if to.kind(name)? == Some(Kind::File)
+            && to.read(name, FILE_CAP_BYTES)?.as_deref() == Some(&bytes)
+            && to.mode(name)? == mode
+        {
+            return Ok(());
+        }
+        to.write(name, &bytes, mode, Durability::Renamed)
+    }
+
+    /// Removes a file of ours, and the directories that it leaves empty.
+    fn remove(&self, path: &BundlePath) -> Result<()> {
+        let (folders, name) = split(path);
+        let mut dirs: Vec<(Dir, &str)> = Vec::new();
+        for folder in folders {
+            let here = dirs.last().map_or(&self.dir, |(dir, _)| dir);
+            match here.subdir(folder) {
+                Ok(Some(next)) => dirs.push((next, folder)),
+                // Somebody replaced the directory by something else: what is there is not ours any more.
+                Ok(None) | Err(_) => return Ok(()),
+            }
+        }
+        let here = dirs.last().map_or(&self.dir, |(dir, _)| dir);
+        if here.kind(name)? == Some(Kind::Directory) {
+            return Ok(());
+        }
+        here.remove(name)?;
+        while let Some((_, folder)) = dirs.pop() {
+            let parent = dirs.last().map_or(&self.dir, |(dir, _)| dir);
+            if !parent.remove_empty(folder)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands in the way of a file that was not ours so far: anything but the very same file, at its own path or in
+    /// place of one of its directories.
+    fn obstacle(
+        &self,
+        path: &BundlePath,
+        file: &FileRecord,
+        ours: &BTreeSet<BundlePath>,
+    ) -> Result<Option<String>> {
+        let (folders, name) = split(path);
+        let mut dir: Option<Dir> = None;
+        let mut way = String::new();
+        for folder in folders {
+            way.push_str(folder);
+            let here = dir.as_ref().unwrap_or(&self.dir);
+            match here.kind(folder)? {
+                None => return Ok(None),
+                Some(Kind::Directory) => dir = here.subdir(folder)?,
+                // A file of ours makes room for the directory; another one does not.
+                Some(_) if ours.iter().any(|known| known.as_str() == way) => return Ok(None),
+                Some(_) => return Ok(Some(way)),
+            }
+            way.push('/');
+        }
+        let here = dir.as_ref().unwrap_or(&self.dir);
+        let is_same = |dir: &Dir| -> Result<bool> {
+            Ok(dir
+                .read(name, FILE_CAP_BYTES)?
+                .is_some_and(|bytes| Sha256::of(&bytes) == file.sha256))
+        };
+        match here.kind(name)? {
+            None => Ok(None),
+            Some(Kind::File) if is_same(here)? => Ok(None),
+            // A directory of ours makes room when all that is in it is ours.
+            Some(Kind::Directory) if self.is_all_ours(path.as_str(), ours)? => Ok(None),
+            Some(_) => Ok(Some(path.as_str().to_owned())),
+        }
+    }
+
+    fn is_all_ours(&self, folder: &str, ours: &BTreeSet<BundlePath>) -> Result<bool> {
+        let mut pending = vec![folder.to_owned()];
+        while let Some(folder) = pending.pop() {
+            let mut dir: Option<Dir> = None;
+            for part in folder.split('/') {
+                let Some(next) = dir.as_ref().unwrap_or(&self.dir).subdir(part)? else {
+                    return Ok(false);
+                };
+                dir = Some(next);
+            }
+            let Some(dir) = dir else { return Ok(false) };
+            for name in dir.names()? {
+                let path = format!("{folder}/{name}");
+                if dir.kind(&name)? == Some(Kind::Directory) {
+                    pending.push(path);
+                } else if !ours.iter().any(|known| known.as_str() == path) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn write_overlay(&self, overlay: &Value) -> Result<()> {
+        if overlay.is_null() {
+            return self.deploy.remove(OVERLAY).map(drop);
+        }
+        self.deploy.write(
+            OVERLAY,
+            overlay.to_string().as_bytes(),
+            0o600,
+            Durability::Renamed,
+        )
+    }
+
+    fn record(&self) -> Result<Record> {
+        let bytes = self.deploy.read(RECORD, RECORD_CAP_BYTES)?;
+        Ok(bytes
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default())
+    }
+
+    fn write_record(&self, record: &Record) -> Result<()> {
+        let bytes = serde_json::to_vec(record)
+            .map_err(|e| Error::Internal(format!("the record of live cannot be written: {e}")))?;
+        self.deploy.write(RECORD, &bytes, 0o600, Durability::Synced)
+    }
+}
+
+/// The release that `current` points to; `None` when nothing is up.
+///
+/// # Errors
+/// A failed file operation.
+pub fn current(deploy: &Dir) -> Result<Option<ReleaseName>> {
+    let target = deploy.link_target(deploy_dir::CURRENT)?;
+    Ok(target.and_then(|target| ReleaseName::new(target.rsplit('/').next()?).ok()))
+}
+
+fn split(path: &BundlePath) -> (Vec<&str>, &str) {
+    let mut parts: Vec<&str> = path.as_str().split('/').collect();
+    let name = parts.pop().unwrap_or_default();
+    (parts, name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! The peers: tenancy and OpenBao, over one HTTP file. This is the only folder that names `ureq` and `rustls`.
+
+pub mod http;
+pub mod openbao;
+pub mod resolve;
+pub mod tenancy;
+mod tls;
+mod words;

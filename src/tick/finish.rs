@@ -1,0 +1,284 @@
+//! How a tick ends: the outcome goes into the state together with the report of it, the state is saved, the report is
+//! sent, and only then cleared. At least once, never lost, never an obstacle.
+
+use crate::deploy::compose_output::Container;
+use crate::deploy::live;
+use crate::deploy::release::Releases;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::host::disk::Dir;
+use crate::names::{ReleaseName, Sha256};
+use crate::outcome::ResultWord;
+use crate::report::{self, Report};
+use crate::state::{Applied, Last, Mismatch};
+use crate::tick::apply::{self, Running};
+use crate::tick::context::{Context, Memory};
+use crate::tick::pacing;
+use crate::tick::token::{self, Peers, Token};
+use std::collections::BTreeSet;
+
+/// The longest `Retry-After` that is honoured: a peer's slip must not silence a box for days.
+const RETRY_AFTER_CAP_S: u64 = 3_600;
+
+/// What is told of an outcome.
+struct Told<'a> {
+    sha: Option<&'a str>,
+    result: ResultWord,
+    code: Option<crate::code::Code>,
+    detail: Option<String>,
+    log_tail: Option<String>,
+    containers: &'a [Container],
+    secrets: Vec<String>,
+}
+
+/// An apply succeeded.
+///
+/// # Errors
+/// A failed file operation. An undelivered report is no error.
+pub fn applied(
+    context: &Context<'_>,
+    memory: &mut Memory,
+    peers: &Peers,
+    token: &mut Token,
+    running: Running,
+) -> Result<()> {
+    let Running {
+        applied,
+        containers,
+    } = running;
+    let sha = applied.sha.clone();
+    let secrets = apply::secret_names(Some(&applied));
+    memory.state.note_applied(applied);
+    note_success(context, memory, ResultWord::Applied);
+    let told = Told {
+        sha: Some(sha.as_str()),
+        result: ResultWord::Applied,
+        code: None,
+        detail: None,
+        log_tail: None,
+        containers: &containers,
+        secrets,
+    };
+    tell(context, memory, &told);
+    memory.save(context)?;
+    deliver(context, memory, peers, token)?;
+    log::info!(sha = sha.short(), took:% = context.stopwatch; "applied");
+    clean_up(context, memory)
+}
+
+/// A `down` succeeded.
+///
+/// # Errors
+/// As [`applied`].
+pub fn down(
+    context: &Context<'_>,
+    memory: &mut Memory,
+    peers: &Peers,
+    token: &mut Token,
+    detail: String,
+) -> Result<()> {
+    note_success(context, memory, ResultWord::Down);
+    let told = Told {
+        sha: None,
+        result: ResultWord::Down,
+        code: None,
+        detail: Some(detail),
+        log_tail: None,
+        containers: &[],
+        secrets: Vec::new(),
+    };
+    tell(context, memory, &told);
+    memory.save(context)?;
+    deliver(context, memory, peers, token)
+}
+
+/// What tenancy wanted could not be done. Temporary ends neither count nor are reported: the next tick tries again.
+///
+/// # Errors
+/// As [`applied`].
+pub fn failed(
+    context: &Context<'_>,
+    memory: &mut Memory,
+    peers: &Peers,
+    token: &mut Token,
+    sha: Option<&Sha256>,
+    error: &Error,
+) -> Result<()> {
+    if error.exit() != Exit::Failed || matches!(error, Error::PutOff { .. }) {
+        return Ok(());
+    }
+    let code = error.code();
+    let detail = report::detail(error, context.redactor);
+    note_failure(context, memory, error);
+    if let Some(sha) = sha {
+        pacing::note_failure(
+            &mut memory.state,
+            sha,
+            code,
+            context.settings.interval_s,
+            context.started_at,
+        );
+    }
+    let is_known = match (error, sha) {
+        (Error::Refused { .. }, Some(sha)) => memory.state.note_refusal(sha, code),
+        _ => false,
+    };
+    if !is_known {
+        let containers = if is_about_containers(error) {
+            context.docker().containers().unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        let logs = context
+            .redactor
+            .clean(&apply::culprits_logs(context, error, &containers));
+        let log_tail = [logs, context.apply_log()].join("");
+        let secrets = apply::secret_names(memory.state.applied.as_ref());
+        let told = Told {
+            sha: sha.map(Sha256::as_str),
+            result: ResultWord::Failed,
+            code: Some(code),
+            detail: Some(detail),
+            log_tail: Some(log_tail).filter(|tail| !tail.is_empty()),
+            containers: &containers,
+            secrets,
+        };
+        tell(context, memory, &told);
+    }
+    memory.save(context)?;
+    deliver(context, memory, peers, token)
+}
+
+fn is_about_containers(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Unhealthy { .. }
+            | Error::Compose {
+                code: crate::code::Code::UpFailed | crate::code::Code::DownFailed,
+                ..
+            }
+    )
+}
+
+fn note_success(context: &Context<'_>, memory: &mut Memory, result: ResultWord) {
+    memory.state.last = Some(Last {
+        result,
+        code: None,
+        detail: None,
+        at: context.started_at,
+    });
+    memory.state.failing_since = None;
+}
+
+/// Remembers how a tick failed, for the status, the pacing and the next checkin.
+pub fn note_end(context: &Context<'_>, memory: &mut Memory, error: &Error, grant: Option<&Sha256>) {
+    let detail = report::detail(error, context.redactor);
+    // A peer's `Retry-After` goes before our own interval.
+    memory.pulse.not_before = error
+        .retry_after_s()
+        .map(|seconds| context.started_at.plus_s(seconds.min(RETRY_AFTER_CAP_S)));
+    memory.pulse.error = Some(detail.clone());
+    match error {
+        Error::PutOff { .. } | Error::Interrupted { .. } => return,
+        Error::EnvMismatch { .. } => {
+            let config_sha256 = context.settings.sha256.clone();
+            memory.state.mismatch = Some(Mismatch {
+                config_sha256,
+                grant_sha256: grant.cloned(),
+                detail,
+            });
+        }
+        _ => {}
+    }
+    // What passes by itself is not what happened last; that it lasts is told by `failing_since`.
+    if error.is_temporary() {
+        memory.state.failing_since.get_or_insert(context.started_at);
+    } else {
+        note_failure(context, memory, error);
+    }
+}
+
+fn note_failure(context: &Context<'_>, memory: &mut Memory, error: &Error) {
+    let detail = report::detail(error, context.redactor);
+    let code = Some(error.code().as_str().to_owned());
+    memory.state.last = Some(Last {
+        result: ResultWord::Failed,
+        code,
+        detail: Some(detail),
+        at: context.started_at,
+    });
+    memory.state.failing_since.get_or_insert(context.started_at);
+}
+
+fn tell(context: &Context<'_>, memory: &mut Memory, told: &Told<'_>) {
+    let report = Report {
+        env_id: context.settings.env_id.as_str(),
+        tick_id: &context.tick_id,
+        sha: told.sha,
+        result: told.result,
+        code: told.code,
+        detail: told.detail.clone(),
+        log_tail: told.log_tail.clone(),
+        containers: told.containers,
+        duration_s: context.stopwatch.seconds(),
+        secrets: told.secrets.clone(),
+        restored: None,
+    };
+    report::spool(&mut memory.state, report.to_json());
+}
+
+/// Sends what is in the spool, oldest first. A temporary failure keeps the rest for a later tick; a report that tenancy
+/// refuses for good is logged and dropped, so that it never blocks the others.
+///
+/// # Errors
+/// A failed file operation, an interruption, or a bearer that tenancy refuses for good.
+pub fn deliver(
+    context: &Context<'_>,
+    memory: &mut Memory,
+    peers: &Peers,
+    token: &mut Token,
+) -> Result<()> {
+    if memory.state.reports.is_empty() {
+        return Ok(());
+    }
+    context.enter("reporting");
+    while let Some(report) = memory.state.reports.first().cloned() {
+        match token::with_bearer(context, memory, peers, token, |tenancy, bearer| {
+            tenancy.report(bearer, &report)
+        }) {
+            Ok(()) => log::debug!("report delivered"),
+            Err(error) if context.interrupt.is_pending() => return Err(error),
+            Err(error @ (Error::EnvMismatch { .. } | Error::NoGrant { .. })) => return Err(error),
+            Err(Error::Answer(refusal))
+                if !refusal.is_temporary() && !matches!(refusal.status, 401 | 403) =>
+            {
+                log::warn!("tenancy refuses a report, it is dropped: {refusal}");
+            }
+            Err(error) => {
+                log::warn!("a report is kept for a later tick: {error}");
+                return Ok(());
+            }
+        }
+        memory.state.reports.remove(0);
+    }
+    memory.save(context)
+}
+
+/// Deletes releases that nobody needs any more.
+fn clean_up(context: &Context<'_>, memory: &Memory) -> Result<()> {
+    let deploy = Dir::open(&context.settings.deploy_dir)?;
+    let release_of =
+        |applied: &Option<Applied>| applied.as_ref().and_then(|applied| applied.release.clone());
+    let kept: BTreeSet<ReleaseName> = [
+        release_of(&memory.state.applied),
+        release_of(&memory.state.previous),
+        live::current(&deploy)?,
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    for name in Releases::open(&deploy)?.prune(&kept, context.settings.keep_releases)? {
+        log::debug!(release = name.as_str(); "old release deleted");
+    }
+    Ok(())
+}

@@ -1,0 +1,316 @@
+//! One tick, from the lock to the exit code: this file is the whole story, one stage a line. The stages live in the files
+//! beside it and never call one another; `docs/ARCHITECTURE.md` draws the way.
+
+mod apply;
+mod context;
+mod down;
+mod facts;
+mod finish;
+mod lease;
+mod pacing;
+mod plan;
+mod progress;
+mod secrets;
+mod token;
+
+pub use context::TickOptions;
+
+use crate::deploy::live;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::host::clock::Timestamp;
+use crate::host::disk::{self, Dir};
+use crate::host::interrupt::Interrupt;
+use crate::host::lock::{Contended, Lock};
+use crate::names::Sha256;
+use crate::outcome::Done;
+use crate::redact::Redactor;
+use crate::remote::openbao::OpenBao;
+use crate::remote::tenancy::{Action, Checkin, Tenancy};
+use crate::settings::Settings;
+use crate::state::heartbeat::Heartbeat;
+use crate::state::store::{Origin, Store};
+use apply::Desired;
+use context::{Context, Memory};
+use plan::{Plan, Situation};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use token::{Peers, Token};
+
+const GRANT_CAP_BYTES: u64 = 16 * 1024;
+
+/// Runs one tick and says how the process ends. Everything that went wrong has been logged by then, once.
+pub fn run(
+    settings: &Settings,
+    options: TickOptions,
+    redactor: &Redactor,
+    interrupt: &Interrupt,
+) -> Exit {
+    match locked(settings, options, redactor, interrupt) {
+        Ok(exit) => exit,
+        Err(error) => {
+            log::error!(code = error.code().as_str(); "{error}");
+            error.exit()
+        }
+    }
+}
+
+/// The gates before the way: lock, state, mismatch memory, due. What fails here changes nothing.
+fn locked(
+    settings: &Settings,
+    options: TickOptions,
+    redactor: &Redactor,
+    interrupt: &Interrupt,
+) -> Result<Exit> {
+    let state_dir = Dir::open_or_create(&settings.state_dir)?;
+    let contended = if options.wait {
+        Contended::Wait
+    } else {
+        Contended::Fail
+    };
+    let lock = Lock::acquire(&state_dir, contended, interrupt, &mut |line| {
+        log::warn!("{line}")
+    })?;
+    let context = Context::new(settings, options, redactor, interrupt, &state_dir, &lock);
+    crate::host::log::set_tick(&context.tick_id);
+    let mut memory = load(&context)?;
+    let grant = grant_digest(settings)?;
+    refuse_remembered_mismatch(&context, &memory, grant.as_ref())?;
+    if !is_due(&context, &memory, grant.as_ref()) {
+        log::debug!("{}", Done::NotDue.as_str());
+        return Ok(Exit::Ok);
+    }
+    Ok(end(&context, &mut memory, grant))
+}
+
+/// Goes the way and leaves the state saved whatever came of it, a panic included.
+fn end(context: &Context<'_>, memory: &mut Memory, grant: Option<Sha256>) -> Exit {
+    let went = catch_unwind(AssertUnwindSafe(|| go(context, memory)));
+    let ended = went
+        .unwrap_or_else(|panic| Err(Error::Internal(panic_text(&*panic))))
+        .map_err(|error| {
+            // Whatever failed in a stage that a signal cut short failed because of the signal.
+            if context.interrupt.is_pending() {
+                Error::Interrupted {
+                    doing: context.lock.stage(),
+                }
+            } else {
+                error
+            }
+        });
+    let exit = match &ended {
+        Ok(done) => {
+            log::debug!(took:% = context.stopwatch; "{}", done.as_str());
+            Exit::Ok
+        }
+        Err(error) => {
+            log::error!(code = error.code().as_str(); "{error}");
+            finish::note_end(context, memory, error, grant.as_ref());
+            error.exit()
+        }
+    };
+    memory.pulse.exit = exit.number();
+    memory.state.config_sha256 = Some(context.settings.sha256.clone());
+    memory.state.grant_sha256 = grant;
+    let kept = memory
+        .save(context)
+        .and_then(|()| memory.pulse.save(context.state_dir))
+        .and_then(|()| context.save_apply_log());
+    match kept {
+        Ok(()) => exit,
+        Err(error) => {
+            log::error!(code = error.code().as_str(); "{error}");
+            if exit == Exit::Ok { error.exit() } else { exit }
+        }
+    }
+}
+
+/// The way: token, pending reports, facts, checkin, and what the checkin asks for.
+fn go(context: &Context<'_>, memory: &mut Memory) -> Result<Done> {
+    let settings = context.settings;
+    let peers = Peers {
+        tenancy: Tenancy::new(settings, context.interrupt)?,
+        openbao: OpenBao::new(settings, context.interrupt)?,
+    };
+    let asked = ask(context, memory, &peers);
+    let (mut token, checkin) = match asked {
+        Err(error)
+            if settings.laptop_mode && error.is_temporary() && !context.interrupt.is_pending() =>
+        {
+            log::debug!("offline: {error}");
+            return Ok(Done::Offline);
+        }
+        asked => asked?,
+    };
+    let token = &mut token;
+    let deploy = Dir::open_or_create(&settings.deploy_dir)?;
+    let current = live::current(&deploy)?;
+    let situation = Situation {
+        current: current.as_ref(),
+        force: context.options.force,
+        may_purge: down::may_purge(settings, context.options),
+        now: context.started_at,
+    };
+    match plan::decide(&checkin.action, &memory.state, situation) {
+        Plan::Nothing => {
+            memory.state.failing_since = None;
+            Ok(if memory.state.down.is_some() {
+                Done::Down
+            } else {
+                Done::Converged
+            })
+        }
+        Plan::BringBack(release) => {
+            let sha = release.sha();
+            let brought = apply::bring_back(context, &release);
+            conclude(context, memory, &peers, token, Some(&sha), brought).map(|_| Done::Converged)
+        }
+        Plan::Apply(sha) => {
+            let desired = Desired {
+                sha,
+                url: checkin.bundle_url,
+                vault: checkin.vault,
+            };
+            let applied = apply::apply(context, memory, &peers, token, &desired);
+            let running = conclude(context, memory, &peers, token, Some(&desired.sha), applied)?;
+            finish::applied(context, memory, &peers, token, running)?;
+            Ok(Done::Applied)
+        }
+        Plan::TakeDown(purge) => {
+            let down = down::take_down(context, memory, purge);
+            let detail = conclude(context, memory, &peers, token, None, down)?;
+            finish::down(context, memory, &peers, token, detail)?;
+            Ok(Done::Down)
+        }
+        Plan::Refuse(error) => conclude(context, memory, &peers, token, None, Err(error)),
+    }
+}
+
+/// Everything up to tenancy's answer.
+fn ask(context: &Context<'_>, memory: &mut Memory, peers: &Peers) -> Result<(Token, Checkin)> {
+    context.enter("token");
+    let mut token = token::obtain(context, memory, peers)?;
+    finish::deliver(context, memory, peers, &mut token)?;
+    facts::refresh(context, memory)?;
+    context.enter("checkin");
+    let body = facts::checkin_body(context, &memory.state);
+    let checkin = token::with_bearer(context, memory, peers, &mut token, |tenancy, bearer| {
+        tenancy.checkin(bearer, &body)
+    })?;
+    if let Some(theirs) = checkin
+        .env_id
+        .as_deref()
+        .filter(|theirs| *theirs != context.settings.env_id.as_str())
+    {
+        return Err(Error::EnvMismatch {
+            whose: format!(
+                "tenancy answers for {theirs}, the configuration says {}",
+                context.settings.env_id
+            ),
+            remedy: format!("check env_id in {}", context.settings.path.display()),
+        });
+    }
+    memory.pulse.checkin_at = Some(Timestamp::now());
+    memory.pulse.interval_s = checkin.interval_s;
+    memory.pulse.action = Some(
+        match &checkin.action {
+            Action::None => "none",
+            Action::Apply(_) => "apply",
+            Action::Down { .. } => "down",
+            Action::Unknown(_) => "unknown",
+        }
+        .into(),
+    );
+    Ok((token, checkin))
+}
+
+/// Passes a success on; a failure is remembered, counted and reported first.
+fn conclude<T>(
+    context: &Context<'_>,
+    memory: &mut Memory,
+    peers: &Peers,
+    token: &mut Token,
+    sha: Option<&Sha256>,
+    ended: Result<T>,
+) -> Result<T> {
+    if let Err(error) = &ended
+        && !context.interrupt.is_pending()
+    {
+        finish::failed(context, memory, peers, token, sha, error)?;
+    }
+    ended
+}
+
+fn load(context: &Context<'_>) -> Result<Memory> {
+    let warn = &mut |warning: String| log::warn!("{warning}");
+    let (store, mut state, origin) = Store::load(
+        context.state_dir,
+        context.lock,
+        &context.settings.env_id,
+        warn,
+    )?;
+    match origin {
+        Origin::Own | Origin::New => {}
+        Origin::Imported => log::info!("the state of 0.1.x was imported"),
+        Origin::SetAside(name) => {
+            log::error!("state.json could not be read and stands aside as {name}; starting afresh")
+        }
+    }
+    let is_new_config = state.config_sha256.as_ref() != Some(&context.settings.sha256);
+    if is_new_config || context.options.force {
+        state.failure = None;
+    }
+    Ok(Memory::new(
+        store,
+        state,
+        Heartbeat::load(context.state_dir),
+        context.started_at,
+    ))
+}
+
+fn refuse_remembered_mismatch(
+    context: &Context<'_>,
+    memory: &Memory,
+    grant: Option<&Sha256>,
+) -> Result<()> {
+    let Some(mismatch) = memory
+        .state
+        .mismatch
+        .as_ref()
+        .filter(|_| !context.options.force)
+    else {
+        return Ok(());
+    };
+    if mismatch.config_sha256 != context.settings.sha256 || mismatch.grant_sha256.as_ref() != grant
+    {
+        return Ok(());
+    }
+    Err(Error::EnvMismatch {
+        whose: format!("remembered, nothing was asked: {}", mismatch.detail),
+        remedy: "`monky-deployd tick --force` asks again".into(),
+    })
+}
+
+fn is_due(context: &Context<'_>, memory: &Memory, grant: Option<&Sha256>) -> bool {
+    let state = &memory.state;
+    let has_changed = state.config_sha256.as_ref() != Some(&context.settings.sha256)
+        || state.grant_sha256.as_ref() != grant;
+    context.options.force
+        || has_changed
+        || !state.reports.is_empty()
+        || memory
+            .last_pulse
+            .as_ref()
+            .is_none_or(|pulse| pulse.is_due(context.settings.interval_s, context.started_at))
+}
+
+fn grant_digest(settings: &Settings) -> Result<Option<Sha256>> {
+    let bytes = disk::read_file(&settings.bootstrap_file, GRANT_CAP_BYTES, true)?
+        .map(zeroize::Zeroizing::new);
+    Ok(bytes.map(|bytes| Sha256::of(bytes.trim_ascii())))
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".into())
+}
