@@ -271,10 +271,17 @@ impl Docker<'_> {
         task.limit = task.limit.min(LOOK_LIMIT);
         task.cap_bytes = DOCUMENT_CAP_BYTES;
         let finished = self.run(&task, &mut |_| {})?;
-        if let Some(error) = trouble::diagnose(&finished.stderr).filter(|_| !finished.succeeded()) {
-            return Err(error);
-        }
         // A container that vanished between the two calls makes inspect fail; the others were still printed.
+        let has_vanished = |line: &str| line.to_ascii_lowercase().contains("no such");
+        let stderr = String::from_utf8_lossy(&finished.stderr);
+        if !finished.succeeded()
+            && !stderr
+                .lines()
+                .filter(|line| !line.trim().is_empty())
+                .all(has_vanished)
+        {
+            return Err(failure(&task, Code::DockerFailed, &finished));
+        }
         compose_output::read_containers(&finished.stdout).map_err(unreadable("docker inspect"))
     }
 
@@ -383,6 +390,15 @@ impl Docker<'_> {
             }),
         )
     }
+}
+
+/// What a command that failed means: docker's own trouble, or a failure with its words.
+fn failure(task: &Task, code: Code, finished: &Finished) -> Error {
+    trouble::diagnose(&finished.stderr).unwrap_or_else(|| Error::Compose {
+        code,
+        doing: task.name,
+        words: trouble::words(finished),
+    })
 }
 
 fn unreadable(command: &'static str) -> impl Fn(serde_json::Error) -> Error {

@@ -5,21 +5,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One JSON object a container, of named fields only. Never `.Config.Env`: that is where the secrets are.
+/// One JSON object a container, of named fields only. Never `.Config.Env`: that is where the secrets are. `.State` goes
+/// whole, because a container without a health check has no `.State.Health` to name.
 pub const INSPECT_FORMAT: &str = concat!(
     r#"{"id":{{json .Id}},"name":{{json .Name}},"image":{{json .Config.Image}},"image_id":{{json .Image}},"#,
-    r#""state":{{json .State.Status}},"exit_code":{{json .State.ExitCode}},"error":{{json .State.Error}},"#,
-    r#""started_at":{{json .State.StartedAt}},"restarts":{{json .RestartCount}},"#,
-    r#""policy":{{json .HostConfig.RestartPolicy.Name}},"#,
-    r#""health":{{if .State.Health}}{{json .State.Health.Status}}{{else}}""{{end}},"#,
+    r#""state":{{json .State}},"restarts":{{json .RestartCount}},"policy":{{json .HostConfig.RestartPolicy.Name}},"#,
     r#""service":{{json (index .Config.Labels "com.docker.compose.service")}},"#,
     r#""oneoff":{{json (index .Config.Labels "com.docker.compose.oneoff")}},"#,
     r#""working_dir":{{json (index .Config.Labels "com.docker.compose.project.working_dir")}}}"#,
 );
 
 /// A container of our project.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Container {
     /// Its whole id.
     pub id: String,
@@ -45,8 +42,6 @@ pub struct Container {
     pub restarts: u64,
     /// The restart policy: empty, `no`, `always`, `unless-stopped`, `on-failure`.
     pub policy: String,
-    /// `True` for a container of `compose run`.
-    pub oneoff: String,
     /// The project directory that it was made from.
     pub working_dir: String,
 }
@@ -94,22 +89,47 @@ pub fn read_ids(bytes: &[u8]) -> Result<Vec<String>, serde_json::Error> {
 /// The containers in the output of `docker inspect` with [`INSPECT_FORMAT`]; one-off ones are left out.
 ///
 /// # Errors
-/// The output is not JSON, or a field has another type.
+/// The output is not JSON.
 pub fn read_containers(bytes: &[u8]) -> Result<Vec<Container>, serde_json::Error> {
-    let mut containers = Vec::new();
-    for mut object in objects(bytes)? {
-        if let Some(fields) = object.as_object_mut() {
-            // Go prints a missing value as null.
-            fields.retain(|_, value| !value.is_null());
-        }
-        let mut container: Container = serde_json::from_value(object)?;
-        container.name = container.name.trim_start_matches('/').to_owned();
-        if !container.oneoff.eq_ignore_ascii_case("true") {
-            containers.push(container);
-        }
-    }
+    let mut containers: Vec<Container> =
+        objects(bytes)?.iter().filter_map(read_container).collect();
     containers.sort_by(|a, b| (&a.service, &a.name).cmp(&(&b.service, &b.name)));
     Ok(containers)
+}
+
+/// One container; `None` for a one-off `run` container.
+fn read_container(object: &Value) -> Option<Container> {
+    let text = |way: &str| {
+        object
+            .pointer(way)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    if text("/oneoff").eq_ignore_ascii_case("true") {
+        return None;
+    }
+    Some(Container {
+        id: text("/id"),
+        name: text("/name").trim_start_matches('/').to_owned(),
+        service: text("/service"),
+        image: text("/image"),
+        image_id: text("/image_id"),
+        state: text("/state/Status"),
+        health: text("/state/Health/Status"),
+        exit_code: object
+            .pointer("/state/ExitCode")
+            .and_then(Value::as_i64)
+            .unwrap_or(0),
+        error: text("/state/Error"),
+        started_at: text("/state/StartedAt"),
+        restarts: object
+            .pointer("/restarts")
+            .and_then(Value::as_u64)
+            .unwrap_or(0),
+        policy: text("/policy"),
+        working_dir: text("/working_dir"),
+    })
 }
 
 /// The services of a compose model, as `config --no-interpolate --format json` prints it.
@@ -168,9 +188,8 @@ mod tests {
 
     #[test]
     fn containers_come_in_both_shapes_and_one_off_ones_do_not_count() {
-        let api = r#"{"id":"1","name":"/p-api-1","service":"api","state":"running","health":"","oneoff":"False","restarts":2,"error":null}"#;
-        let run =
-            r#"{"id":"2","name":"/p-api-run-1","service":"api","state":"exited","oneoff":"True"}"#;
+        let api = r#"{"id":"1","name":"/p-api-1","service":"api","state":{"Status":"running","Health":{"Status":"healthy"}},"oneoff":"False","restarts":2}"#;
+        let run = r#"{"id":"2","name":"/p-api-run-1","service":"api","state":{"Status":"exited"},"oneoff":"True"}"#;
         for text in [format!("{api}\n{run}\n"), format!("[{run},{api}]")] {
             let containers = read_containers(text.as_bytes()).unwrap();
             assert_eq!(containers.len(), 1);

@@ -15,14 +15,15 @@ use std::path::Path;
 /// `healthy_timeout_s` and `pull_timeout_s` share the tick's 40 minutes with everything else.
 const MAX_WAITS_S: u64 = 2100;
 
-/// Validates; none when there are faults, which then stand in `faults`.
+/// Validates; none when there are faults, which then stand in `faults`. `is_whole` says that no line was refused, so that
+/// a key that is missing really is.
 pub fn validate<'a>(
     path: &Path,
     sha256: Sha256,
     raw: &Raw<'a>,
+    is_whole: bool,
     faults: &mut Faults<'a>,
 ) -> Option<Settings> {
-    let is_whole = faults.is_empty();
     let mut check = Check {
         raw,
         faults,
@@ -125,7 +126,7 @@ fn project(text: &str) -> Checked<ProjectName> {
 struct Check<'c, 'a> {
     raw: &'c Raw<'a>,
     faults: &'c mut Faults<'a>,
-    /// Whether nothing was refused so far: otherwise a key may be missing only because its line was refused.
+    /// Whether the whole text could be read: otherwise a key may be missing only because its line was refused.
     is_whole: bool,
 }
 

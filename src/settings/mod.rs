@@ -185,8 +185,9 @@ impl Settings {
         let text = fault::to_text(bytes, MAX_BYTES)?;
         let mut faults = Faults::new(text);
         let entries = yaml::parse(text, &mut faults);
+        let is_whole = faults.is_empty();
         let raw = raw::Raw::read(entries, &mut faults, not_yet);
-        match check::validate(path, Sha256::of(bytes), &raw, &mut faults) {
+        match check::validate(path, Sha256::of(bytes), &raw, is_whole, &mut faults) {
             Some(settings) => Ok(settings),
             None => Err(faults.into_problems()),
         }

@@ -16,6 +16,7 @@
     reason = "a panic is how a test helper fails its test"
 )]
 
+pub mod agent;
 pub mod nasty;
 pub mod real_bao;
 pub mod real_docker;

@@ -13,7 +13,7 @@ pub use key::Key;
 use crate::error::Finding;
 use crate::names::VarName;
 use reference::{Form, Part, Reference};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One line of the template, or several when a quoted value spans them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Template {
 
     /// The keys in the order of their first definition, each once.
     pub fn keys(&self) -> Vec<&Key> {
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         self.assignments()
             .map(|assignment| &assignment.key)
             .filter(|key| seen.insert(*key))
@@ -154,6 +154,7 @@ impl Template {
     fn survey(&self, provided: &dyn Fn(&str) -> bool) -> Survey<'_> {
         let mut values: BTreeMap<&str, Option<String>> = BTreeMap::new();
         let mut unresolved = Vec::new();
+        let mut seen = BTreeSet::new();
         for assignment in self.assignments() {
             // As in Compose, what comes from outside goes before a key of the same name above.
             let look = |name: &str| match values.get(name) {
@@ -176,7 +177,7 @@ impl Template {
                     .map(|value| value.to_string())
             };
             for name in sight.missing {
-                if !unresolved.contains(&name) {
+                if seen.insert(name.clone()) {
                     unresolved.push(name);
                 }
             }

@@ -9,11 +9,19 @@ use super::{Assignment, Line};
 use crate::code::Code;
 use crate::error::Finding;
 
+/// A larger template is refused: its lines would take many times its size in memory.
+const MAX_BYTES: usize = 1024 * 1024;
+/// Reading stops after so many findings.
+const MAX_FINDINGS: usize = 50;
 /// A bare key is shown in a finding only up to this length: a longer one is rather a piece of an unquoted value.
 const MAX_SHOWN_KEY: usize = 40;
 
 /// The lines of a template, or everything that is wrong with it.
 pub(super) fn lines(bytes: &[u8]) -> Result<Vec<Line>, Vec<Finding>> {
+    if bytes.len() > MAX_BYTES {
+        let what = ".env.template is larger than 1 MiB";
+        return Err(vec![Finding::new(Code::BundleInvalid, what)]);
+    }
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
         Err(error) => {
@@ -30,7 +38,7 @@ pub(super) fn lines(bytes: &[u8]) -> Result<Vec<Line>, Vec<Finding>> {
         lines: Vec::new(),
         findings: Vec::new(),
     };
-    while !reader.rest.is_empty() {
+    while !reader.rest.is_empty() && reader.findings.len() < MAX_FINDINGS {
         reader.statement();
     }
     if reader.findings.is_empty() {

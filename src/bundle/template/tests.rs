@@ -100,3 +100,39 @@ fn a_key_defined_twice_is_a_warning() {
     assert_eq!(keys, ["A", "B"]);
     assert!(template.defines("B") && !template.defines("C"));
 }
+
+/// The example of docs/ENV.md means what the page says.
+#[test]
+fn the_documented_example_holds() {
+    let page = include_str!("../../../docs/ENV.md");
+    let example = page
+        .split("```")
+        .nth(1)
+        .and_then(|block| block.strip_prefix("sh\n"))
+        .unwrap();
+    let template = template(example);
+    let values = template.values(&|name| name == "DB_PASSWORD");
+    let shown: Vec<_> = values
+        .iter()
+        .map(|(key, value)| format!("{key}={}", value.as_deref().unwrap_or("?")))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "DOUBLE=line 1\nline 2",
+            "LINES=-----BEGIN KEY-----\nseveral lines in quotes are one value\n-----END KEY-----",
+            "PLAIN=value",
+            "PREFIXED=value",
+            "SECRET=?",
+            "SINGLE=text as it is, # and blanks included",
+            "SPACED=value",
+            "URL=?",
+            "YAMLISH=value",
+        ]
+    );
+    assert!(
+        template
+            .unresolved(&|name| name == "DB_PASSWORD")
+            .is_empty()
+    );
+}

@@ -63,7 +63,9 @@ fn value(random: &mut Random, style: Style, n: usize) -> String {
     match style {
         // Blanks at the end go; at the start a quote would open, and space and # would begin a comment.
         Style::Plain => {
-            let text = text.replace(" #", "#");
+            while text.contains(" #") {
+                text = text.replace(" #", "#");
+            }
             text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '#'))
                 .to_owned()
         }
@@ -88,7 +90,7 @@ fn atom(random: &mut Random, style: Style, n: usize) -> String {
                     "\\$", "\\0101",
                 ])
                 .to_owned()
-                + random.pick(&["", "-", " "])
+                + random.pick(&["-", ".", " "])
         }
         (Style::Single, _) => word(random),
         (Style::Double, 3 | 4) => double_escape(random).to_owned(),

@@ -199,6 +199,22 @@ fn every_finding_is_told_at_once_and_no_value() {
 }
 
 #[test]
+fn a_hostile_template_costs_little() {
+    let large = read(&vec![b'\n'; 1024 * 1024 + 1]).unwrap_err();
+    assert_eq!(
+        large,
+        ["BUNDLE_INVALID: .env.template is larger than 1 MiB"]
+    );
+    assert_eq!(
+        read("/\n".repeat(100_000).as_bytes()).unwrap_err().len(),
+        50
+    );
+    let many: String = (0..50_000).map(|n| format!("A=${{X{n}}}\n")).collect();
+    let template = Template::parse(many.as_bytes()).unwrap();
+    assert_eq!(template.unresolved(&|_| false).len(), 50_000);
+}
+
+#[test]
 fn lines_keep_their_order_and_comments() {
     let text = "# head ${X}\r\n\r\n  # in\nA=1 # a ${Y}\nB='x\ny'#b\nC= # c\n\t \nD=2";
     let template = Template::parse(text.as_bytes()).unwrap();
