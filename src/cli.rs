@@ -1,10 +1,12 @@
 //! The command line: argv → a command → an exit code. What people asked for goes to standard output, everything else to
 //! standard error; a closed pipe is no reason to fail.
 
+use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::help::{self, CommandHelp};
 use crate::host::interrupt::Interrupt;
+use crate::host::log::one_line;
 use crate::host::user;
 use crate::names::nearest;
 use crate::redact::Redactor;
@@ -13,7 +15,6 @@ use crate::tick::{self, TickOptions};
 use lexopt::Arg;
 use std::ffi::OsString;
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 const DEFAULT_CONFIG: &str = "/etc/monky-deployd/config.yaml";
@@ -40,13 +41,9 @@ struct Invocation {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
     let redactor = Redactor::new();
     crate::host::log::install(log::LevelFilter::Info, &redactor);
-    // The default hook would print a second message, without the redactor.
-    std::panic::set_hook(Box::new(|panic| log::error!("panic: {panic}")));
+    end_on_panic(&redactor);
     let args: Vec<OsString> = args.into_iter().collect();
-    let ended = catch_unwind(AssertUnwindSafe(|| {
-        parse(args.clone()).and_then(|invocation| execute(&invocation, &args, &redactor))
-    }));
-    match ended.unwrap_or_else(|_| Err(Error::Internal("a panic outside a tick".into()))) {
+    match parse(args.clone()).and_then(|invocation| execute(&invocation, &args, &redactor)) {
         Ok(exit) => exit,
         Err(error) => {
             // The one place where an error that no tick has logged is shown.
@@ -58,6 +55,18 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
             error.exit()
         }
     }
+}
+
+/// A panic is a bug, and still it says one line, is remembered, and ends with its own exit code, on whatever thread it
+/// happens; nothing unwinds.
+fn end_on_panic(redactor: &Redactor) {
+    let redactor = redactor.clone();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = one_line(&redactor.clean(&panic.to_string()));
+        log::error!(code = Code::Internal.as_str(); "{}", Error::Internal(text.clone()));
+        tick::note_panic(&text);
+        std::process::exit(Exit::Internal.number().into());
+    }));
 }
 
 fn execute(invocation: &Invocation, args: &[OsString], redactor: &Redactor) -> Result<Exit> {
@@ -194,13 +203,13 @@ fn parse(args: Vec<OsString>) -> Result<Invocation> {
         },
         _ => help_command(rest)?,
     };
-    let takes_words = matches!(parsed, Command::ConfigCheck(_)) || command.name == "help";
-    match rest
-        .iter()
-        .skip(usize::from(takes_words && command.name != "help"))
-        .next()
-        .filter(|_| command.name != "help")
-    {
+    // `help` takes the words of a command and has looked at them itself.
+    let allowed = match command.name {
+        "config check" => 1,
+        "help" => rest.len(),
+        _ => 0,
+    };
+    match rest.get(allowed) {
         Some(extra) => Err(Error::Usage(format!(
             "{} takes no argument {extra:?}; see `monky-deployd help {}`",
             command.name, command.name
@@ -379,5 +388,54 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    /// Not a test of its own: what [`a_panic_is_told_remembered_and_ends_with_70`] runs in a process of its own.
+    #[test]
+    fn panics_where_it_was_asked_to() {
+        let Some(state_dir) = std::env::var_os("MONKY_DEPLOYD_TEST_PANIC") else {
+            return;
+        };
+        let redactor = Redactor::new();
+        redactor.learn("PW", &crate::secret::Secret::new("hunter2-hunter2".into()));
+        crate::host::log::install(log::LevelFilter::Info, &redactor);
+        end_on_panic(&redactor);
+        tick::remember_panics_in(&PathBuf::from(state_dir));
+        panic!("boom with hunter2-hunter2");
+    }
+
+    #[test]
+    fn a_panic_is_told_remembered_and_ends_with_70() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = crate::state::State::new(&crate::names::EnvId::new("env-a").unwrap());
+        std::fs::write(
+            dir.path().join("state.json"),
+            serde_json::to_vec(&state).unwrap(),
+        )
+        .unwrap();
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "cli::tests::panics_where_it_was_asked_to",
+                "--nocapture",
+            ])
+            .env("MONKY_DEPLOYD_TEST_PANIC", dir.path())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(70), "{stderr}");
+        assert_eq!(
+            stderr.lines().filter(|line| line.contains("boom")).count(),
+            1,
+            "{stderr}"
+        );
+        assert!(
+            stderr.contains("INTERNAL") && !stderr.contains("hunter2-hunter2"),
+            "{stderr}"
+        );
+        let state: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(dir.path().join("state.json")).unwrap()).unwrap();
+        assert_eq!(state["last"]["code"], "INTERNAL");
+        assert!(!state.to_string().contains("hunter2-hunter2"));
     }
 }

@@ -33,7 +33,7 @@ pub const COMMANDS: &[CommandHelp] = &[
                 "let this tick delete volumes that tenancy asked to purge",
             ),
         ],
-        notes: "The systemd timer runs it every minute. A tick that finds nothing to do sends one request and starts no process.",
+        notes: "The systemd timer runs it every minute. A tick that finds nothing to do sends one request\nand starts no process.",
     },
     CommandHelp {
         name: "config check",

@@ -9,6 +9,7 @@ pub mod error;
 pub mod exit;
 pub mod json;
 pub mod names;
+pub mod ordered;
 pub mod outcome;
 pub mod redact;
 pub mod secret;

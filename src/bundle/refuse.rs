@@ -15,6 +15,7 @@ use super::version::Version;
 use crate::code::Code;
 use crate::error::Finding;
 use crate::names::{Sha256, VarName};
+use crate::ordered::set_of;
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,19 +139,15 @@ fn reserved(template: &Template) -> Option<Finding> {
 }
 
 fn provided_by(manifest: &Manifest) -> BTreeSet<&str> {
-    manifest.variables().map(VarName::as_str).collect()
+    set_of(manifest.variables().map(VarName::as_str))
 }
 
 fn incomplete(case: &Case<'_>) -> Option<Finding> {
     let provided = provided_by(case.manifest);
-    let mut names: BTreeSet<String> = case
-        .template
-        .unresolved(&|name| provided.contains(name))
-        .into_iter()
-        .map(String::from)
-        .collect();
+    let unresolved = case.template.unresolved(&|name| provided.contains(name));
+    let mut names = set_of(unresolved.into_iter().map(String::from));
     if let Ok(compose) = case.compose {
-        let defined: BTreeSet<&str> = case.template.keys().into_iter().map(Key::as_str).collect();
+        let defined = set_of(case.template.keys().into_iter().map(Key::as_str));
         names.extend(unprovided(compose, &defined));
     }
     (!names.is_empty()).then(|| {

@@ -183,12 +183,14 @@ impl Docker<'_> {
         if let Some(error) = trouble::diagnose(&finished.stderr) {
             return Err(error);
         }
-        let words = trouble::words(&finished);
-        Err(Error::Compose {
-            code: trouble::pull_code(&words),
+        let error = Error::Compose {
+            code: trouble::pull_code(&trouble::words(&finished)),
             doing: "compose pull",
-            words,
-        })
+            words: trouble::words(&finished),
+        };
+        // The words name image and registry; these two they do not.
+        log::error!(ended = finished.how(), docker_config:% = self.config_dir().display(); "the pull failed: {error}");
+        Err(error)
     }
 
     /// `compose up -d --remove-orphans --no-build`; `on_line` sees the progress. Gives what was said on standard error.
@@ -308,6 +310,15 @@ impl Docker<'_> {
     /// [`Error::Docker`], or the command's own words.
     pub fn remove_container(&self, id: &str) -> Result<()> {
         self.docker("docker rm", &["rm", "--force", id]).map(drop)
+    }
+
+    /// Gives a container the name that Compose meant for it.
+    ///
+    /// # Errors
+    /// [`Error::Docker`], or the command's own words.
+    pub fn rename_container(&self, id: &str, name: &str) -> Result<()> {
+        self.docker("docker rename", &["rename", id, name])
+            .map(drop)
     }
 
     fn compose_args(&self, files: &ProjectFiles, verb: &[&str]) -> Vec<OsString> {

@@ -1,6 +1,7 @@
 //! Reading what docker prints: containers, and the services of a compose model. Other programs' output is read by field
 //! names, in both shapes that occur (one array, or one object a line); what is missing is unknown, never a panic.
 
+use crate::ordered::map_of;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,8 @@ pub const INSPECT_FORMAT: &str = concat!(
     r#""state":{{json .State}},"restarts":{{json .RestartCount}},"policy":{{json .HostConfig.RestartPolicy.Name}},"#,
     r#""service":{{json (index .Config.Labels "com.docker.compose.service")}},"#,
     r#""oneoff":{{json (index .Config.Labels "com.docker.compose.oneoff")}},"#,
-    r#""working_dir":{{json (index .Config.Labels "com.docker.compose.project.working_dir")}}}"#,
+    r#""working_dir":{{json (index .Config.Labels "com.docker.compose.project.working_dir")}},"#,
+    r#""replaces":{{json (index .Config.Labels "com.docker.compose.replace")}}}"#,
 );
 
 /// A container of our project.
@@ -44,6 +46,22 @@ pub struct Container {
     pub policy: String,
     /// The project directory that it was made from.
     pub working_dir: String,
+    /// What Compose made it in place of, without the project's name: `web-1`; empty for a first container.
+    pub replaces: String,
+}
+
+impl Container {
+    /// The name that Compose meant for it, where it has a makeshift one: while Compose replaces a container, the new one is
+    /// called `<the old one's id>_<name>` (older versions rename the old one to `<its own id>_<name>`). `None` for a
+    /// container that has its final name.
+    pub fn meant_name(&self) -> Option<&str> {
+        let (prefix, name) = self.name.split_once('_')?;
+        let is_id = prefix.len() == 12 && prefix.bytes().all(|b| b.is_ascii_hexdigit());
+        let is_new = name.strip_suffix(&self.replaces).is_some_and(|rest| {
+            !self.replaces.is_empty() && (rest.is_empty() || rest.ends_with('-'))
+        });
+        (is_id && (is_new || self.id.starts_with(prefix))).then_some(name)
+    }
 }
 
 /// What the compose model says of a service.
@@ -129,6 +147,7 @@ fn read_container(object: &Value) -> Option<Container> {
             .unwrap_or(0),
         policy: text("/policy"),
         working_dir: text("/working_dir"),
+        replaces: text("/replaces"),
     })
 }
 
@@ -178,7 +197,7 @@ pub fn read_services(model: &Value) -> BTreeMap<String, Service> {
             },
         )
     };
-    services.iter().map(described).collect()
+    map_of(services.iter().map(described))
 }
 
 #[cfg(test)]
@@ -204,6 +223,34 @@ mod tests {
             read_ids(b"{\"ID\":\"a\"}\n{\"ID\":\"b\"}\n").unwrap(),
             ["a", "b"]
         );
+    }
+
+    #[test]
+    fn a_makeshift_name_is_told_from_a_final_one() {
+        let rows = [
+            ("0123456789ab_p-web-1", "ffff", "web-1", Some("p-web-1")),
+            ("0123456789ab_mine", "ffff", "mine", Some("mine")),
+            (
+                "0123456789ab_p-web-1",
+                "0123456789abcd",
+                "",
+                Some("p-web-1"),
+            ),
+            ("p-web-1", "ffff", "web-1", None),
+            ("my_web", "ffff", "my_web", None),
+            // A name that somebody chose in the compose file.
+            ("0123456789ab_mine", "ffff", "", None),
+            ("0123456789ab_mine", "ffff", "0123456789ab_mine", None),
+        ];
+        for (name, id, replaces, meant) in rows {
+            let container = Container {
+                name: name.into(),
+                id: id.into(),
+                replaces: replaces.into(),
+                ..Container::default()
+            };
+            assert_eq!(container.meant_name(), meant, "{name} {replaces}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::bundle::template::{Key, Line, Template, reference};
 use crate::code::Code;
 use crate::error::Finding;
 use crate::names::VarName;
+use crate::ordered::map_of;
 use crate::secret::Secret;
 use std::collections::BTreeMap;
 use zeroize::Zeroizing;
@@ -46,10 +47,11 @@ pub fn render(
     template: &Template,
     secrets: &BTreeMap<VarName, Secret>,
 ) -> Result<Rendered, Vec<Finding>> {
-    let secrets: BTreeMap<&str, &str> = secrets
-        .iter()
-        .map(|(name, secret)| (name.as_str(), secret.expose()))
-        .collect();
+    let secrets = map_of(
+        secrets
+            .iter()
+            .map(|(name, secret)| (name.as_str(), secret.expose())),
+    );
     let mut values: BTreeMap<Key, Secret> = BTreeMap::new();
     let mut lines = Vec::new();
     let mut unmet = Vec::new();

@@ -5,6 +5,7 @@
 use crate::deploy::compose::Docker;
 use crate::deploy::compose_output::{Container, Service};
 use crate::error::{Culprit, Error, Result};
+use crate::ordered::map_of;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -39,10 +40,7 @@ impl Baseline {
     /// The restart counts of the containers that are there before `up`.
     pub fn of(containers: &[Container]) -> Self {
         Self {
-            restarts: containers
-                .iter()
-                .map(|c| (c.id.clone(), c.restarts))
-                .collect(),
+            restarts: map_of(containers.iter().map(|c| (c.id.clone(), c.restarts))),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::host::disk::{Dir, Durability, Kind};
 use crate::host::paths::deploy_dir;
 use crate::names::{BundlePath, ReleaseName, Sha256};
+use crate::ordered::set_of;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -128,7 +129,7 @@ impl<'a> Live<'a> {
 
         let record = Record {
             release: Some(release.name.clone()),
-            files: release.files.keys().cloned().collect(),
+            files: set_of(release.files.keys().cloned()),
         };
         self.write_record(&record)
     }

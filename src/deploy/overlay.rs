@@ -4,6 +4,7 @@
 
 use crate::bundle::VerifiedBundle;
 use crate::names::Sha256;
+use crate::ordered::map_of;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -18,10 +19,11 @@ pub fn overlay(
     model: &Value,
     resolve: &dyn Fn(&str) -> Option<String>,
 ) -> Value {
-    let digests: BTreeMap<&str, Sha256> = bundle
-        .members()
-        .map(|(path, bytes, _)| (path.as_str(), Sha256::of(bytes)))
-        .collect();
+    let digests = map_of(
+        bundle
+            .members()
+            .map(|(path, bytes, _)| (path.as_str(), Sha256::of(bytes))),
+    );
     let empty = Map::new();
     let services = model
         .get("services")

@@ -15,6 +15,7 @@
 use crate::code::Code;
 use crate::deploy::env_file::Rendered;
 use crate::error::Finding;
+use crate::ordered::map_of;
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -27,9 +28,8 @@ const INTERPOLATED: &str = "interpolated";
 
 /// The compose document (JSON, which is YAML) for standard input. It holds names only.
 pub fn document(rendered: &Rendered) -> Vec<u8> {
-    let interpolated: BTreeMap<String, String> = questions(rendered)
-        .map(|(question, key)| (question, format!("${{{key}}}")))
-        .collect();
+    let interpolated =
+        map_of(questions(rendered).map(|(question, key)| (question, format!("${{{key}}}"))));
     let document = json!({
         "services": {
             FROM_FILE: {"image": "proof", "env_file": [".env"]},
@@ -54,9 +54,7 @@ pub fn check(rendered: &Rendered, stdout: &[u8]) -> Vec<Finding> {
             damaged.push(format!("{key} ({place})"));
         }
     };
-    let asked: BTreeMap<&str, String> = questions(rendered)
-        .map(|(question, key)| (key, question))
-        .collect();
+    let asked = map_of(questions(rendered).map(|(question, key)| (key, question)));
     for (key, value) in rendered.values() {
         let key = key.as_str();
         let intended = value.expose();

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::host::disk::{Dir, Durability, Kind};
 use crate::host::paths::deploy_dir;
 use crate::names::{BundlePath, ReleaseName, Sha256};
+use crate::ordered::map_of;
 use crate::secret::Secret;
 use crate::state::SecretRecord;
 use serde::{Deserialize, Serialize};
@@ -228,18 +229,10 @@ impl Staging<'_> {
         let (name, exists) = self
             .releases
             .name_for(bundle.sha(), env.expose().as_bytes())?;
-        let files = bundle
-            .members()
-            .map(|(path, bytes, executable)| {
-                (
-                    path.clone(),
-                    FileRecord {
-                        sha256: Sha256::of(bytes),
-                        executable,
-                    },
-                )
-            })
-            .collect();
+        let files = map_of(bundle.members().map(|(path, bytes, executable)| {
+            let sha256 = Sha256::of(bytes);
+            (path.clone(), FileRecord { sha256, executable })
+        }));
         let release = Release {
             name: name.clone(),
             compose_file: bundle.compose_file().clone(),

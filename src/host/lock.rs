@@ -98,10 +98,13 @@ impl Lock {
             end_leftover(&before, report);
         }
         let pid = rustix::process::getpid().as_raw_nonzero().get();
+        // From /proc, not by getsid: in a pid namespace whose session leader is outside, the session is 0, for which
+        // rustix has no value.
+        let own = process_stat(pid);
         let holder = Holder {
             pid,
-            started_ticks: process_stat(pid).map_or(0, |stat| stat.started_ticks),
-            session: rustix::process::getsid(None).map_or(0, |sid| sid.as_raw_nonzero().get()),
+            started_ticks: own.as_ref().map_or(0, |stat| stat.started_ticks),
+            session: own.as_ref().map_or(0, |stat| stat.session),
             since: Timestamp::now(),
             stage: "start".into(),
             child: None,
@@ -297,10 +300,9 @@ mod tests {
         let record = Holder {
             pid: 1,
             started_ticks: 0,
-            session: rustix::process::getsid(None)
+            session: process_stat(i32::try_from(std::process::id()).unwrap())
                 .unwrap()
-                .as_raw_nonzero()
-                .get(),
+                .session,
             since: Timestamp::now(),
             stage: "compose up".into(),
             child,

@@ -30,7 +30,24 @@ enum Style {
     Plain,
 }
 
-type Syslog = syslog::Logger<syslog::LoggerBackend, syslog::Formatter3164>;
+type Syslog = syslog::Logger<syslog::LoggerBackend, LocalFormat>;
+
+/// What a local syslog daemon takes: priority, program, pid, message. It knows the time itself.
+#[derive(Clone, Debug)]
+struct LocalFormat;
+
+impl<T: std::fmt::Display> syslog::LogFormat<T> for LocalFormat {
+    fn format<W: std::io::Write>(
+        &self,
+        writer: &mut W,
+        severity: syslog::Severity,
+        message: T,
+    ) -> syslog::Result<()> {
+        let priority = syslog::Facility::LOG_DAEMON as u8 | severity as u8;
+        let pid = std::process::id();
+        write!(writer, "<{priority}>monky-deployd[{pid}]: {message}").map_err(syslog::Error::Io)
+    }
+}
 
 struct Logger {
     style: RwLock<Style>,
@@ -62,15 +79,9 @@ pub fn configure(level: LevelFilter, target: Target) {
     let style = stderr_style();
     let wanted = target == Target::Syslog || (target == Target::Auto && style == Style::Plain);
     if wanted {
-        let formatter = syslog::Formatter3164 {
-            facility: syslog::Facility::LOG_DAEMON,
-            hostname: None,
-            process: "monky-deployd".into(),
-            pid: std::process::id(),
-        };
         // Without /dev/log standard error stays.
         *logger.syslog.lock().unwrap_or_else(PoisonError::into_inner) =
-            syslog::unix(formatter).ok();
+            syslog::unix(LocalFormat).ok();
     }
 }
 

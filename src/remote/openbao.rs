@@ -154,7 +154,7 @@ impl OpenBao {
         let answer = self.http.send(&call)?;
         match answer.status {
             200..=299 => self.read_login(&call, &answer),
-            400..=403 | 404 => Err(Error::LoginRefused(
+            400..=404 => Err(Error::LoginRefused(
                 self.login_refusal(&call, &answer, mount, role),
             )),
             _ => Err(self.http.refused(&call, &answer)),

@@ -5,8 +5,10 @@ use crate::error::{Error, Result};
 use crate::host::clock::Timestamp;
 use crate::host::disk::read_file;
 use rustls::CertificateError;
-use rustls::pki_types::CertificateDer;
+use rustls::crypto::{CryptoProvider, KeyProvider};
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::SigningKey;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
@@ -47,10 +49,32 @@ pub fn configure(ca_file: Option<&Path>) -> Result<(TlsConfig, Roots)> {
     };
     let config = TlsConfig::builder()
         .provider(TlsProvider::Rustls)
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .unversioned_rustls_crypto_provider(Arc::new(provider()))
         .root_certs(RootCerts::Specific(Arc::new(certificates)))
         .build();
     Ok((config, roots))
+}
+
+/// Ring without the loading of private keys: the agent never presents a certificate of its own.
+fn provider() -> CryptoProvider {
+    CryptoProvider {
+        key_provider: &NoKeys,
+        ..rustls::crypto::ring::default_provider()
+    }
+}
+
+#[derive(Debug)]
+struct NoKeys;
+
+impl KeyProvider for NoKeys {
+    fn load_private_key(
+        &self,
+        _: PrivateKeyDer<'static>,
+    ) -> std::result::Result<Arc<dyn SigningKey>, rustls::Error> {
+        Err(rustls::Error::General(
+            "the agent has no private key".into(),
+        ))
+    }
 }
 
 fn load(path: &Path) -> Result<Vec<Certificate<'static>>> {

@@ -138,15 +138,24 @@ keys! {
 impl Key {
     /// The key with this name within a section; the section of a top-level key is empty.
     pub fn find(section: &str, name: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|key| key.section() == section && key.short_name() == name)
+        let is_it = |full: &str| match section {
+            "" => full == name && !name.contains('.'),
+            // The lengths decide nearly always, so a file is read without splitting every name for every line.
+            _ => {
+                full.len() == section.len() + 1 + name.len()
+                    && full.split_once('.') == Some((section, name))
+            }
+        };
+        Self::ALL.iter().copied().find(|key| is_it(key.name()))
     }
 
     /// Whether keys stand below this name.
     pub fn is_section(name: &str) -> bool {
-        !name.is_empty() && Self::ALL.iter().any(|key| key.section() == name)
+        let begins = |full: &str| {
+            full.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with('.'))
+        };
+        !name.is_empty() && Self::ALL.iter().any(|key| begins(key.name()))
     }
 
     /// What stands before the dot; empty for a top-level key.

@@ -466,7 +466,7 @@ fn every_default_is_a_value_of_its_key() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn bytes_of_any_kind_end_in_settings_or_problems(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
@@ -475,7 +475,7 @@ proptest! {
 
     #[test]
     fn every_problem_has_a_message_and_a_place_inside_the_text(
-        lines in prop::collection::vec(("[ \t]{0,4}", "[a-z_.]{0,12}|bao|tenancy|port|site", "[:=]? ?", "\\PC{0,12}"), 0..40)
+        lines in prop::collection::vec(("[ \t]{0,4}", "[a-z_.]{0,12}|bao|tenancy|port|site", "[:=]? ?", "\\PC{0,12}"), 0..12)
     ) {
         let text: String = lines.into_iter().map(|(indent, key, colon, value)| format!("{indent}{key}{colon}{value}\n")).collect();
         if let Err(Error::ConfigInvalid { problems, .. }) = Settings::parse(Path::new("c"), text.as_bytes()) {

@@ -2,13 +2,15 @@
 //! cannot be read is moved aside, never deleted and never guessed at; one of a newer agent or of another environment is
 //! refused.
 
+use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::host::clock::Timestamp;
 use crate::host::disk::{Dir, Durability};
 use crate::host::lock::Lock;
 use crate::host::paths::state_dir;
 use crate::names::EnvId;
-use crate::state::{SCHEMA, State, legacy};
+use crate::outcome::ResultWord;
+use crate::state::{Last, SCHEMA, State, legacy};
 use serde_json::Value;
 
 /// The most that `state.json` may have, in bytes: the report spool alone may hold 1 MiB.
@@ -93,6 +95,32 @@ impl Store {
     pub fn peek(dir: &Dir) -> Option<State> {
         let bytes = dir.read(state_dir::STATE, STATE_CAP_BYTES).ok()??;
         serde_json::from_slice(&bytes).ok()
+    }
+
+    /// Adds to the state on the disk that this process panicked with `text`. The caller's process holds the lock, and is
+    /// about to end.
+    ///
+    /// # Errors
+    /// A failed file operation.
+    pub fn note_panic(dir: &Dir, text: &str) -> Result<()> {
+        let Some(mut state) = Self::peek(dir) else {
+            return Ok(());
+        };
+        let detail: String = format!("{}: {text}", Code::Internal)
+            .chars()
+            .take(900)
+            .collect();
+        let code = Some(Code::Internal.as_str().to_owned());
+        let at = Timestamp::now();
+        state.last = Some(Last {
+            result: ResultWord::Failed,
+            code,
+            detail: Some(detail),
+            at,
+        });
+        state.failing_since.get_or_insert(at);
+        let bytes = serde_json::to_vec_pretty(&state).unwrap_or_default();
+        dir.write(state_dir::STATE, &bytes, 0o600, Durability::Synced)
     }
 
     /// Writes `state` durably unless it is what the disk already has.

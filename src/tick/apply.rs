@@ -23,6 +23,7 @@ use crate::host::disk::{self, Dir};
 use crate::host::log::one_line;
 use crate::host::paths::deploy_dir;
 use crate::names::{ReleaseName, Sha256};
+use crate::ordered::map_of;
 use crate::remote::tenancy::{FetchedBundle, Vault};
 use crate::state::Applied;
 use crate::tick::context::{Context, Memory};
@@ -410,11 +411,12 @@ fn stage(
     let refused = |findings: Vec<Finding>| Error::Refused { findings };
     let rendered = env_file::render(bundle.template(), &secrets.values).map_err(refused)?;
     if judged.judge_images_again {
-        let values: BTreeMap<&str, &str> = rendered
-            .values()
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.expose()))
-            .collect();
+        let values = map_of(
+            rendered
+                .values()
+                .iter()
+                .map(|(key, value)| (key.as_str(), value.expose())),
+        );
         let known = |name: &str| {
             values
                 .get(name)
@@ -483,13 +485,8 @@ fn pull(
         progress.tell(&context.redactor.clean(line));
     });
     progress.end();
-    match pulled {
-        Ok(()) => log::info!(took:% = watch; "images pulled"),
-        Err(error) => {
-            log::error!(docker_config:% = docker.config_dir().display(); "the pull failed: {error}");
-            return Err(error);
-        }
-    }
+    pulled?;
+    log::info!(took:% = watch; "images pulled");
     Ok(())
 }
 
@@ -570,16 +567,19 @@ fn refuse_foreign(context: &Context<'_>, containers: &[Container]) -> Result<()>
     }
 }
 
-/// An interrupted recreate leaves a container behind that Compose renamed to `<its id>_<name>`; `up` would stumble over it.
+/// An interrupted recreate leaves a container behind that has a makeshift name. Beside the one that it was to replace it
+/// goes, and `up` makes it anew; alone it gets the name that was meant for it, for it holds the old one's volumes.
 fn heal(context: &Context<'_>, containers: &[Container]) -> Result<()> {
+    let docker = context.docker();
     for container in containers {
-        let Some((prefix, name)) = container.name.split_once('_') else {
+        let Some(name) = container.meant_name() else {
             continue;
         };
-        let is_renamed = prefix.len() == 12 && container.id.starts_with(prefix);
-        if is_renamed && containers.iter().any(|other| other.name == name) {
-            log::info!(container = container.name; "removing the leftover of an interrupted recreate");
-            context.docker().remove_container(&container.id)?;
+        log::info!(container = container.name; "healing what an interrupted recreate left");
+        if containers.iter().any(|other| other.name == name) {
+            docker.remove_container(&container.id)?;
+        } else {
+            docker.rename_container(&container.id, name)?;
         }
     }
     Ok(())

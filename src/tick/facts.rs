@@ -47,7 +47,13 @@ fn is_due(context: &Context<'_>, memory: &Memory) -> bool {
         .last_pulse
         .as_ref()
         .and_then(|pulse| pulse.action.as_deref());
-    last_action.is_some_and(|action| action != "none")
+    let has_changed = match last_action {
+        None | Some("none") => false,
+        // A `down` that is repeated changes nothing, and makes no docker call.
+        Some("down") => memory.state.down.is_none(),
+        Some(_) => true,
+    };
+    has_changed
         || age_s < 0
         || u64::try_from(age_s).unwrap_or(0) >= context.settings.facts_interval_s
 }

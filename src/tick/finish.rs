@@ -7,7 +7,8 @@ use crate::deploy::release::Releases;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::host::disk::Dir;
-use crate::names::{ReleaseName, Sha256};
+use crate::names::Sha256;
+use crate::ordered::set_of;
 use crate::outcome::ResultWord;
 use crate::report::{self, Report};
 use crate::state::{Applied, Last, Mismatch};
@@ -15,7 +16,6 @@ use crate::tick::apply::{self, Running};
 use crate::tick::context::{Context, Memory};
 use crate::tick::pacing;
 use crate::tick::token::{self, Peers, Token};
-use std::collections::BTreeSet;
 
 /// The longest `Retry-After` that is honoured: a peer's slip must not silence a box for days.
 const RETRY_AFTER_CAP_S: u64 = 3_600;
@@ -269,14 +269,12 @@ fn clean_up(context: &Context<'_>, memory: &Memory) -> Result<()> {
     let deploy = Dir::open(&context.settings.deploy_dir)?;
     let release_of =
         |applied: &Option<Applied>| applied.as_ref().and_then(|applied| applied.release.clone());
-    let kept: BTreeSet<ReleaseName> = [
+    let kept = [
         release_of(&memory.state.applied),
         release_of(&memory.state.previous),
         live::current(&deploy)?,
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    ];
+    let kept = set_of(kept.into_iter().flatten());
     for name in Releases::open(&deploy)?.prune(&kept, context.settings.keep_releases)? {
         log::debug!(release = name.as_str(); "old release deleted");
     }

@@ -33,7 +33,8 @@ use crate::state::store::{Origin, Store};
 use apply::Desired;
 use context::{Context, Memory};
 use plan::{Plan, Situation};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use token::{Peers, Token};
 
 const GRANT_CAP_BYTES: u64 = 16 * 1024;
@@ -72,6 +73,7 @@ fn locked(
     })?;
     let context = Context::new(settings, options, redactor, interrupt, &state_dir, &lock);
     crate::host::log::set_tick(&context.tick_id);
+    remember_panics_in(&settings.state_dir);
     let mut memory = load(&context)?;
     let grant = grant_digest(settings)?;
     refuse_remembered_mismatch(&context, &memory, grant.as_ref())?;
@@ -82,21 +84,18 @@ fn locked(
     Ok(end(&context, &mut memory, grant))
 }
 
-/// Goes the way and leaves the state saved whatever came of it, a panic included.
+/// Goes the way and leaves the state saved whatever came of it.
 fn end(context: &Context<'_>, memory: &mut Memory, grant: Option<Sha256>) -> Exit {
-    let went = catch_unwind(AssertUnwindSafe(|| go(context, memory)));
-    let ended = went
-        .unwrap_or_else(|panic| Err(Error::Internal(panic_text(&*panic))))
-        .map_err(|error| {
-            // Whatever failed in a stage that a signal cut short failed because of the signal.
-            if context.interrupt.is_pending() {
-                Error::Interrupted {
-                    doing: context.lock.stage(),
-                }
-            } else {
-                error
+    let ended = go(context, memory).map_err(|error| {
+        // Whatever failed in a stage that a signal cut short failed because of the signal.
+        if context.interrupt.is_pending() {
+            Error::Interrupted {
+                doing: context.lock.stage(),
             }
-        });
+        } else {
+            error
+        }
+    });
     let exit = match &ended {
         Ok(done) => {
             log::debug!(took:% = context.stopwatch; "{}", done.as_str());
@@ -309,8 +308,19 @@ fn grant_digest(settings: &Settings) -> Result<Option<Sha256>> {
     Ok(bytes.map(|bytes| Sha256::of(bytes.trim_ascii())))
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a message".into())
+/// The state directory of the tick that this process runs, for the panic hook.
+static PANIC_NOTES: OnceLock<PathBuf> = OnceLock::new();
+
+/// From here on a panic is remembered in the state of `state_dir`, whose lock this process holds.
+pub(crate) fn remember_panics_in(state_dir: &Path) {
+    PANIC_NOTES.get_or_init(|| state_dir.to_owned());
+}
+
+/// Called by the panic hook, right before the process ends: what the disk remembers becomes a failed tick. The state there
+/// is always one that a kill could have left, so only the outcome is added to it.
+pub fn note_panic(text: &str) {
+    if let Some(state_dir) = PANIC_NOTES.get() {
+        // There is nobody left to tell that even this failed.
+        let _ = Dir::open(state_dir).and_then(|dir| Store::note_panic(&dir, text));
+    }
 }

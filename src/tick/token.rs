@@ -116,7 +116,7 @@ fn prolong(
     context: &Context<'_>,
     memory: &mut Memory,
     peers: &Peers,
-    token: Token,
+    mut token: Token,
     record: &TokenRecord,
 ) -> Result<Token> {
     let tolerate = |error: Error, token: Token| {
@@ -158,11 +158,13 @@ fn prolong(
         context,
         memory,
         peers,
-        &token,
+        &mut token,
         LeaseReason::Renew,
         &Vault::default(),
     ) {
         Ok(fresh) => Ok(fresh),
+        // A refused token is never sent again.
+        Err(error) if memory.state.token.is_none() => Err(error),
         Err(error) => tolerate(error, token),
     }
 }
@@ -202,8 +204,18 @@ pub fn for_apply(
             Some(None) => log::info!("OpenBao does not know the token any more"),
         }
     }
-    match swap(context, memory, peers, token, LeaseReason::Apply, vault) {
+    let mut token = token.clone();
+    match swap(
+        context,
+        memory,
+        peers,
+        &mut token,
+        LeaseReason::Apply,
+        vault,
+    ) {
         Ok(fresh) => Ok(fresh),
+        // A refused token is never sent again.
+        Err(error) if memory.state.token.is_none() => Err(error),
         Err(error) if error.is_temporary() && !context.interrupt.is_pending() => {
             // Without a lease the apply goes on with what we have, if OpenBao itself says that it works.
             match peers.openbao.lookup_self(&token.secret)? {
@@ -216,7 +228,7 @@ pub fn for_apply(
                     }
                     Ok(Token {
                         confirmed: true,
-                        ..token.clone()
+                        ..token
                     })
                 }
                 None => Err(error),
@@ -332,12 +344,13 @@ fn bootstrap(context: &Context<'_>, memory: &mut Memory, peers: &Peers) -> Resul
     take_over(context, memory, login, TokenSource::Bootstrap, digest)
 }
 
-/// Asks for a lease (or takes the stored one), logs in with it, and revokes the token before.
+/// Asks for a lease (or takes the stored one), logs in with it, and revokes the token before. A `token` that tenancy
+/// refuses is replaced on the way.
 fn swap(
     context: &Context<'_>,
     memory: &mut Memory,
     peers: &Peers,
-    token: &Token,
+    token: &mut Token,
     reason: LeaseReason,
     vault: &Vault,
 ) -> Result<Token> {
@@ -346,10 +359,9 @@ fn swap(
         let stored = match lease::load(context)?.filter(|_| !tried_stored) {
             Some(stored) => stored,
             None => {
-                let lease = peers
-                    .tenancy
-                    .lease(&token.secret, reason)
-                    .map_err(|error| bound_elsewhere(context, error))?;
+                let lease = with_bearer(context, memory, peers, token, |tenancy, bearer| {
+                    tenancy.lease(bearer, reason)
+                })?;
                 log::info!(ttl_s = lease.ttl_s; "lease granted");
                 lease::store(context, &lease)?
             }

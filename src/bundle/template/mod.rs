@@ -12,6 +12,7 @@ pub use key::Key;
 
 use crate::error::Finding;
 use crate::names::VarName;
+use crate::ordered::map_of;
 use reference::{Form, Part, Reference};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -144,11 +145,8 @@ impl Template {
 
     /// Every key with its final value; `None` where that depends on what the manifest provides, or is missing.
     pub fn values(&self, provided: &dyn Fn(&str) -> bool) -> BTreeMap<String, Option<String>> {
-        self.survey(provided)
-            .values
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect()
+        let values = self.survey(provided).values.into_iter();
+        map_of(values.map(|(key, value)| (key.to_owned(), value)))
     }
 
     fn survey(&self, provided: &dyn Fn(&str) -> bool) -> Survey<'_> {

@@ -268,7 +268,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(4000))]
+    #![proptest_config(cases(2500))]
 
     #[test]
     fn what_is_accepted_among_lines_of_any_kind_means_the_same(lines in prop::collection::vec(line(), 1..5)) {
@@ -277,7 +277,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(1000))]
+    #![proptest_config(cases(700))]
 
     #[test]
     fn a_damaged_document_is_refused_or_means_the_same(

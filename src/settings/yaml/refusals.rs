@@ -247,6 +247,30 @@ fn each_refusal_names_line_column_and_remedy() {
             "a plain value cannot begin with `?`: put it in quotes, `'?x'`",
         ),
         (
+            "a: ,x\n",
+            1,
+            4,
+            "a plain value cannot begin with `,`: put it in quotes, `',x'`",
+        ),
+        (
+            "a: ]x\n",
+            1,
+            4,
+            "a plain value cannot begin with `]`: put it in quotes, `']x'`",
+        ),
+        (
+            "a: }x\n",
+            1,
+            4,
+            "a plain value cannot begin with `}`: put it in quotes, `'}x'`",
+        ),
+        (
+            "a: :x\n",
+            1,
+            4,
+            "a plain value cannot begin with `:`: put it in quotes, `':x'`",
+        ),
+        (
             "? a\n",
             1,
             1,
