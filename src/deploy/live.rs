@@ -22,6 +22,10 @@ const RECORD: &str = "live.json";
 const OVERLAY: &str = "overlay.json";
 const RECORD_CAP_BYTES: u64 = 8 * 1024 * 1024;
 const FILE_CAP_BYTES: u64 = 64 * 1024 * 1024;
+/// What a projection needs besides the bundle's files: `.env`, records, the link, directories.
+const SPARE_BYTES: u64 = 64 * 1024;
+const SPARE_INODES: u64 = 32;
+const BLOCK_BYTES: u64 = 4_096;
 
 /// Which files in `live/` are the agent's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,11 +96,12 @@ impl<'a> Live<'a> {
     /// # Errors
     /// A failed file operation; `current` is then at the old release or at this one, whole.
     pub fn promote(&self, releases: &Releases, release: &Release) -> Result<()> {
+        let mut record = self.record()?;
+        self.refuse_without_room(releases, &record, release)?;
         self.deploy.link(
             deploy_dir::CURRENT,
             &format!("{}/{}", deploy_dir::RELEASES, release.name),
         )?;
-        let mut record = self.record()?;
         let before = record.files.clone();
         record.release = None;
         record.files.extend(release.files.keys().cloned());
@@ -132,6 +137,44 @@ impl<'a> Live<'a> {
             files: set_of(release.files.keys().cloned()),
         };
         self.write_record(&record)
+    }
+
+    /// Whether the files that change fit: a projection that stops half way for want of space would leave `current` at a
+    /// release that never came up.
+    fn refuse_without_room(
+        &self,
+        releases: &Releases,
+        record: &Record,
+        release: &Release,
+    ) -> Result<()> {
+        let there = match &record.release {
+            Some(name) => releases.load(name)?,
+            None => None,
+        };
+        let source = releases.directory(&release.name)?;
+        let (mut bytes, mut inodes) = (SPARE_BYTES, SPARE_INODES);
+        for (path, file) in &release.files {
+            if there.as_ref().and_then(|there| there.files.get(path)) == Some(file) {
+                continue;
+            }
+            let len = std::fs::symlink_metadata(source.path().join(path.as_str()))
+                .map_or(0, |meta| meta.len());
+            bytes += len.next_multiple_of(BLOCK_BYTES);
+            inodes += 1;
+        }
+        let free = self.dir.free()?;
+        if free.bytes >= bytes && free.inodes >= inodes {
+            return Ok(());
+        }
+        let why = format!(
+            "{} bytes and {} inodes are free, {bytes} and {inodes} may be needed",
+            free.bytes, free.inodes
+        );
+        Err(Error::file(
+            "make room for the bundle's files in live",
+            self.dir.path(),
+            io::Error::new(io::ErrorKind::StorageFull, why),
+        ))
     }
 
     /// Takes the rendered variables out of `live/`.

@@ -2,8 +2,10 @@
 //! are RFC 3339; HTTP's `Date` is read too. The boot id and uptime come from the kernel, or from systemd where
 //! `/proc` hides them.
 
+use crate::host::disk;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
 use time::format_description::well_known::{Rfc2822, Rfc3339};
@@ -131,8 +133,12 @@ impl fmt::Display for Stopwatch {
 
 /// The kernel's boot id; under systemd's `ProcSubset=pid` the unit hands it over in `MONKY_BOOT_ID`.
 pub fn boot_id() -> Option<String> {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+    let kernel = disk::read_file(Path::new("/proc/sys/kernel/random/boot_id"), 64, false);
+    let kernel = kernel
         .ok()
+        .flatten()
+        .and_then(|bytes| String::from_utf8(bytes).ok());
+    kernel
         .or_else(|| std::env::var("MONKY_BOOT_ID").ok())
         .map(|id| id.trim().replace('-', ""))
         .filter(|id| !id.is_empty())

@@ -435,16 +435,17 @@ fn judge_ownership(fd: BorrowedFd<'_>, path: &Path) -> Result<Trust> {
 }
 
 fn read_capped(file: std::fs::File, path: &Path, cap: u64) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    let failed = |e: io::Error| Error::file("read the file", path, e);
+    // With room for one byte more than the file has, two reads are enough. `/proc` files have no size, and are short.
+    let size = file.metadata().map_err(failed)?.len().min(cap);
+    let room = if size == 0 { 1_023 } else { size };
+    let mut bytes = Vec::with_capacity(usize::try_from(room).unwrap_or(0).saturating_add(1));
     file.take(cap.saturating_add(1))
         .read_to_end(&mut bytes)
-        .map_err(|e| Error::file("read the file", path, e))?;
+        .map_err(failed)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > cap {
-        let too_long = io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("it is larger than {cap} bytes"),
-        );
-        return Err(Error::file("read the file", path, too_long));
+        let why = format!("it is larger than {cap} bytes");
+        return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, why)));
     }
     Ok(bytes)
 }

@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::host::clock::Timestamp;
-use crate::host::disk::Dir;
+use crate::host::disk::{self, Dir};
 use crate::host::interrupt::Interrupt;
 use crate::host::paths::state_dir;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a left-behind process group has between SIGTERM and SIGKILL.
@@ -147,8 +148,8 @@ impl Lock {
     /// Best effort: the record serves messages and cleaning up; the lock itself does not depend on it.
     fn store(&self) {
         if let Ok(text) = serde_json::to_string(&*self.holder.borrow()) {
-            let _ = self.file.write_all_at(text.as_bytes(), 0);
-            let _ = self.file.set_len(u64::try_from(text.len()).unwrap_or(0));
+            // What a longer record before leaves behind the line's end is not read.
+            let _ = self.file.write_all_at(format!("{text}\n").as_bytes(), 0);
         }
     }
 }
@@ -193,7 +194,7 @@ fn read_holder(file: &File) -> Option<Holder> {
     }
     let mut bytes = vec![0; usize::try_from(len).ok()?];
     file.read_exact_at(&mut bytes, 0).ok()?;
-    serde_json::from_slice(&bytes).ok()
+    serde_json::from_slice(bytes.split(|b| *b == b'\n').next()?).ok()
 }
 
 /// What `/proc/<pid>/stat` says.
@@ -204,7 +205,13 @@ struct ProcessStat {
 }
 
 fn process_stat(pid: i32) -> Option<ProcessStat> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let bytes = disk::read_file(
+        Path::new(&format!("/proc/{pid}/stat")),
+        RECORD_CAP_BYTES,
+        false,
+    )
+    .ok()??;
+    let text = String::from_utf8_lossy(&bytes);
     // The command name, in parentheses, may itself hold spaces and parentheses.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     Some(ProcessStat {

@@ -111,7 +111,10 @@ impl Http {
             .timeout_global(Some(endpoint.timeout))
             .timeout_connect(Some(CONNECT_LIMIT.min(endpoint.timeout)))
             .max_idle_connections_per_host(8)
-            .max_response_header_size(64 * 1024);
+            .max_response_header_size(64 * 1024)
+            // The default of 128 KiB each is for bulk; our answers are a few kilobytes.
+            .input_buffer_size(16 * 1024)
+            .output_buffer_size(16 * 1024);
         let mut roots = tls::Roots {
             path: None,
             count: 0,

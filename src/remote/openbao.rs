@@ -119,9 +119,10 @@ impl OpenBao {
             timeout: Duration::from_secs(bao.timeout_s),
             ca_file: bao.ca_file.clone(),
             dial_remedy: tenancy::dial_remedy(
-                settings.transport,
-                &format!("bao.addr says {}", bao.port),
+                settings,
+                &bao.service,
                 "#openbao-client",
+                &format!("bao.addr says {}", bao.port),
             ),
         };
         Ok(Self {

@@ -127,7 +127,12 @@ impl Tenancy {
             },
             timeout: Duration::from_secs(tenancy.timeout_s),
             ca_file: None,
-            dial_remedy: dial_remedy(settings.transport, &port_hint, "#monky-deploy-agent"),
+            dial_remedy: dial_remedy(
+                settings,
+                &tenancy.service,
+                "#monky-deploy-agent",
+                &port_hint,
+            ),
         };
         Ok(Self {
             http: Http::new(endpoint, interrupt)?,
@@ -320,13 +325,25 @@ impl Tenancy {
 }
 
 /// What to check when a dial fails: the parts of the mesh that have to let us through.
-pub(super) fn dial_remedy(transport: TransportKind, port_hint: &str, attribute: &str) -> String {
-    let path = match transport {
+pub(super) fn dial_remedy(
+    settings: &Settings,
+    service: &str,
+    attribute: &str,
+    port_hint: &str,
+) -> String {
+    let tunneler = match settings.transport {
         TransportKind::System => "that ziti-edge-tunnel runs",
         TransportKind::Proxy => "that the forwarder (monky-deployd-proxy.service) runs",
     };
+    let identity = match &settings.identity {
+        Some(path) if !path.exists() => {
+            format!("; the identity file {} is not there", path.display())
+        }
+        _ => String::new(),
+    };
     format!(
-        "check {path}, that the host identity has the attribute {attribute} and a dial policy for the service, and the port: {port_hint}"
+        "check {tunneler}, that the host identity has the attribute {attribute} and a dial policy for the service {service}, \
+         and the port: {port_hint}{identity}"
     )
 }
 

@@ -36,6 +36,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+/// The room that the end of an apply may take in the state directory: state, report, log.
+const STATE_ROOM_BYTES: u64 = 256 * 1024;
+const STATE_ROOM_INODES: u64 = 8;
+
 /// What is wanted.
 #[derive(Debug)]
 pub struct Desired {
@@ -73,10 +77,11 @@ struct Judged {
 pub fn apply(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     token: &mut Token,
     desired: &Desired,
 ) -> Result<Running> {
+    refuse_full_state_dir(context)?;
     let deploy = Dir::open_or_create(&context.settings.deploy_dir)?;
     let releases = Releases::open(&deploy)?;
     let fetched = fetch(context, memory, peers, token, desired)?;
@@ -124,10 +129,24 @@ pub fn bring_back(context: &Context<'_>, name: &ReleaseName) -> Result<Vec<Conta
     bring_up(context, &deploy, &releases, &release)
 }
 
+/// Nothing is begun whose end could not be remembered and reported.
+fn refuse_full_state_dir(context: &Context<'_>) -> Result<()> {
+    let free = context.state_dir.free()?;
+    if free.bytes >= STATE_ROOM_BYTES && free.inodes >= STATE_ROOM_INODES {
+        return Ok(());
+    }
+    let why = format!("{} bytes and {} inodes are free", free.bytes, free.inodes);
+    Err(Error::file(
+        "keep room for the state of an apply in",
+        context.state_dir.path(),
+        std::io::Error::new(std::io::ErrorKind::StorageFull, why),
+    ))
+}
+
 fn fetch(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     token: &mut Token,
     desired: &Desired,
 ) -> Result<FetchedBundle> {
@@ -346,7 +365,7 @@ fn kv_mount<'a>(context: &'a Context<'_>, vault: &'a Vault) -> &'a str {
 fn read_secrets(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     token: &mut Token,
     judged: &Judged,
     vault: &Vault,
@@ -359,18 +378,12 @@ fn read_secrets(
     if mount != context.settings.bao.kv_mount {
         log::info!(mount = mount; "using the KV mount that tenancy names");
     }
-    if let Some(addr) = vault
-        .addr
-        .as_deref()
-        .filter(|addr| !peers.openbao.is_at(addr))
-    {
-        log::warn!(addr = addr; "tenancy names another OpenBao than the configuration; the configuration's stays");
-    }
+    token::warn_of_another_openbao(peers, vault.addr.as_deref(), "tenancy")?;
     context.enter("token for the apply");
     *token = token::for_apply(context, memory, peers, token, vault)?;
     context.enter("reading secrets");
     let watch = Stopwatch::start();
-    let secrets = secrets::read(context, &peers.openbao, token, mount, &judged.secrets)?;
+    let secrets = secrets::read(context, peers.openbao()?, token, mount, &judged.secrets)?;
     let mut names = secrets
         .records
         .iter()

@@ -38,7 +38,7 @@ struct Told<'a> {
 pub fn applied(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     token: &mut Token,
     running: Running,
 ) -> Result<()> {
@@ -73,7 +73,7 @@ pub fn applied(
 pub fn down(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     token: &mut Token,
     detail: String,
 ) -> Result<()> {
@@ -99,7 +99,7 @@ pub fn down(
 pub fn failed(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     token: &mut Token,
     sha: Option<&Sha256>,
     error: &Error,
@@ -235,7 +235,7 @@ fn tell(context: &Context<'_>, memory: &mut Memory, told: &Told<'_>) {
 pub fn deliver(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     token: &mut Token,
 ) -> Result<()> {
     if memory.state.reports.is_empty() {

@@ -25,8 +25,7 @@ use crate::host::lock::{Contended, Lock};
 use crate::names::Sha256;
 use crate::outcome::Done;
 use crate::redact::Redactor;
-use crate::remote::openbao::OpenBao;
-use crate::remote::tenancy::{Action, Checkin, Tenancy};
+use crate::remote::tenancy::{Action, Checkin};
 use crate::settings::Settings;
 use crate::state::heartbeat::Heartbeat;
 use crate::state::store::{Origin, Store};
@@ -76,6 +75,10 @@ fn locked(
     remember_panics_in(&settings.state_dir);
     let mut memory = load(&context)?;
     let grant = grant_digest(settings)?;
+    if memory.state.grant_sha256 != grant {
+        // A fresh kit may be the mending of whatever failed.
+        memory.state.failure = None;
+    }
     refuse_remembered_mismatch(&context, &memory, grant.as_ref())?;
     if !is_due(&context, &memory, grant.as_ref()) {
         log::debug!("{}", Done::NotDue.as_str());
@@ -126,10 +129,7 @@ fn end(context: &Context<'_>, memory: &mut Memory, grant: Option<Sha256>) -> Exi
 /// The way: token, pending reports, facts, checkin, and what the checkin asks for.
 fn go(context: &Context<'_>, memory: &mut Memory) -> Result<Done> {
     let settings = context.settings;
-    let peers = Peers {
-        tenancy: Tenancy::new(settings, context.interrupt)?,
-        openbao: OpenBao::new(settings, context.interrupt)?,
-    };
+    let peers = Peers::new(settings, context.interrupt)?;
     let asked = ask(context, memory, &peers);
     let (mut token, checkin) = match asked {
         Err(error)
@@ -185,8 +185,7 @@ fn go(context: &Context<'_>, memory: &mut Memory) -> Result<Done> {
 }
 
 /// Everything up to tenancy's answer.
-fn ask(context: &Context<'_>, memory: &mut Memory, peers: &Peers) -> Result<(Token, Checkin)> {
-    context.enter("token");
+fn ask(context: &Context<'_>, memory: &mut Memory, peers: &Peers<'_>) -> Result<(Token, Checkin)> {
     let mut token = token::obtain(context, memory, peers)?;
     finish::deliver(context, memory, peers, &mut token)?;
     facts::refresh(context, memory)?;
@@ -226,7 +225,7 @@ fn ask(context: &Context<'_>, memory: &mut Memory, peers: &Peers) -> Result<(Tok
 fn conclude<T>(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     token: &mut Token,
     sha: Option<&Sha256>,
     ended: Result<T>,

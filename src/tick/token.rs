@@ -8,23 +8,55 @@
 use crate::error::{Error, Refusal, Result};
 use crate::host::clock::Timestamp;
 use crate::host::disk::{self, Durability};
+use crate::host::interrupt::Interrupt;
 use crate::host::paths::state_dir;
 use crate::names::Sha256;
 use crate::remote::openbao::{Login, OpenBao, TokenInfo};
 use crate::remote::tenancy::{LeaseReason, Tenancy, Vault};
 use crate::secret::Secret;
+use crate::settings::Settings;
 use crate::state::{TokenRecord, TokenSource};
 use crate::tick::context::{Context, Memory};
 use crate::tick::lease::{self, StoredLease};
+use std::cell::OnceCell;
 
 const TOKEN_CAP_BYTES: u64 = 16 * 1024;
 
 /// Both peers.
-pub struct Peers {
+pub struct Peers<'a> {
     /// The control plane.
     pub tenancy: Tenancy,
-    /// The secret store.
-    pub openbao: OpenBao,
+    settings: &'a Settings,
+    interrupt: &'a Interrupt,
+    openbao: OnceCell<OpenBao>,
+}
+
+impl<'a> Peers<'a> {
+    /// Prepares the connection to tenancy; dials nobody yet.
+    ///
+    /// # Errors
+    /// As [`Tenancy::new`].
+    pub fn new(settings: &'a Settings, interrupt: &'a Interrupt) -> Result<Self> {
+        let tenancy = Tenancy::new(settings, interrupt)?;
+        Ok(Self {
+            tenancy,
+            settings,
+            interrupt,
+            openbao: OnceCell::new(),
+        })
+    }
+
+    /// The secret store. A converged tick never needs it, and so never reads its roots either.
+    ///
+    /// # Errors
+    /// As [`OpenBao::new`].
+    pub fn openbao(&self) -> Result<&OpenBao> {
+        if let Some(openbao) = self.openbao.get() {
+            return Ok(openbao);
+        }
+        let openbao = OpenBao::new(self.settings, self.interrupt)?;
+        Ok(self.openbao.get_or_init(|| openbao))
+    }
 }
 
 /// A token to work with.
@@ -46,7 +78,7 @@ struct LoginPlace<'a> {
 ///
 /// # Errors
 /// [`Error::NoGrant`], [`Error::LoginRefused`], [`Error::EnvMismatch`], and temporary errors where no token works.
-pub fn obtain(context: &Context<'_>, memory: &mut Memory, peers: &Peers) -> Result<Token> {
+pub fn obtain(context: &Context<'_>, memory: &mut Memory, peers: &Peers<'_>) -> Result<Token> {
     let Some(token) = load(context)? else {
         return bootstrap(context, memory, peers);
     };
@@ -78,11 +110,11 @@ pub fn obtain(context: &Context<'_>, memory: &mut Memory, peers: &Peers) -> Resu
 fn adopt(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     token: Token,
     digest: Sha256,
 ) -> Result<Token> {
-    let info = match peers.openbao.lookup_self(&token.secret) {
+    let info = match peers.openbao()?.lookup_self(&token.secret) {
         Ok(Some(info)) => info,
         // Whether it is of use is for tenancy to say.
         Ok(None) => return Ok(token),
@@ -115,7 +147,7 @@ fn adopt(
 fn prolong(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     mut token: Token,
     record: &TokenRecord,
 ) -> Result<Token> {
@@ -127,7 +159,7 @@ fn prolong(
         Ok(token)
     };
     if record.renewable {
-        match peers.openbao.renew_self(&token.secret) {
+        match peers.openbao()?.renew_self(&token.secret) {
             Ok(Some(left_s)) => {
                 let expires_at = Timestamp::now().plus_s(left_s);
                 if let Some(known) = memory.state.token.as_mut() {
@@ -177,7 +209,7 @@ fn prolong(
 pub fn for_apply(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     token: &Token,
     vault: &Vault,
 ) -> Result<Token> {
@@ -190,7 +222,7 @@ pub fn for_apply(
         let info = if token.confirmed {
             None
         } else {
-            Some(peers.openbao.lookup_self(&token.secret)?)
+            Some(peers.openbao()?.lookup_self(&token.secret)?)
         };
         match info {
             None => return Ok(token.clone()),
@@ -218,7 +250,7 @@ pub fn for_apply(
         Err(error) if memory.state.token.is_none() => Err(error),
         Err(error) if error.is_temporary() && !context.interrupt.is_pending() => {
             // Without a lease the apply goes on with what we have, if OpenBao itself says that it works.
-            match peers.openbao.lookup_self(&token.secret)? {
+            match peers.openbao()?.lookup_self(&token.secret)? {
                 Some(_) => {
                     log::warn!(
                         "no lease for now, the apply goes on with the present token: {error}"
@@ -246,7 +278,7 @@ pub fn for_apply(
 pub fn with_bearer<T>(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     token: &mut Token,
     call: impl Fn(&Tenancy, &Secret) -> Result<T>,
 ) -> Result<T> {
@@ -311,7 +343,7 @@ fn set_aside(context: &Context<'_>, memory: &mut Memory) -> Result<()> {
 }
 
 /// Logs in with a lease that was never used, else with the bootstrap grant unless it is spent.
-fn bootstrap(context: &Context<'_>, memory: &mut Memory, peers: &Peers) -> Result<Token> {
+fn bootstrap(context: &Context<'_>, memory: &mut Memory, peers: &Peers<'_>) -> Result<Token> {
     let bao = &context.settings.bao;
     if let Some(stored) = lease::load(context)? {
         match log_in_with_lease(context, memory, peers, &stored, &Vault::default()) {
@@ -349,7 +381,7 @@ fn bootstrap(context: &Context<'_>, memory: &mut Memory, peers: &Peers) -> Resul
 fn swap(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     token: &mut Token,
     reason: LeaseReason,
     vault: &Vault,
@@ -368,7 +400,7 @@ fn swap(
         };
         match log_in_with_lease(context, memory, peers, &stored, vault) {
             Ok(fresh) => {
-                if let Err(error) = peers.openbao.revoke_self(&token.secret) {
+                if let Err(error) = peers.openbao()?.revoke_self(&token.secret) {
                     log::debug!("the token before was not revoked: {error}");
                 }
                 return Ok(fresh);
@@ -392,19 +424,12 @@ fn swap(
 fn log_in_with_lease(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     stored: &StoredLease,
     vault: &Vault,
 ) -> Result<Token> {
     let bao = &context.settings.bao;
-    if let Some(addr) = stored
-        .lease
-        .addr
-        .as_deref()
-        .filter(|addr| !peers.openbao.is_at(addr))
-    {
-        log::warn!(addr = addr; "the lease names another OpenBao than the configuration; the configuration's stays");
-    }
+    warn_of_another_openbao(peers, stored.lease.addr.as_deref(), "the lease")?;
     let first = |ours: &Option<String>, theirs: &Option<String>, default: &str| {
         ours.clone()
             .or_else(|| theirs.clone())
@@ -429,16 +454,29 @@ fn log_in_with_lease(
     Ok(token)
 }
 
+/// Whoever names an OpenBao can only name the one of the configuration: a token never goes elsewhere.
+///
+/// # Errors
+/// As [`OpenBao::new`].
+pub fn warn_of_another_openbao(peers: &Peers<'_>, addr: Option<&str>, who: &str) -> Result<()> {
+    if let Some(addr) = addr
+        && !peers.openbao()?.is_at(addr)
+    {
+        log::warn!(addr = addr; "{who} names another OpenBao than the configuration; the configuration's stays");
+    }
+    Ok(())
+}
+
 fn log_in(
     context: &Context<'_>,
     memory: &mut Memory,
-    peers: &Peers,
+    peers: &Peers<'_>,
     grant: &Secret,
     digest: &Sha256,
     place: &LoginPlace<'_>,
 ) -> Result<Login> {
     context.enter("OpenBao login");
-    let login = match peers.openbao.login(place.mount, place.role, grant) {
+    let login = match peers.openbao()?.login(place.mount, place.role, grant) {
         Ok(login) => login,
         Err(Error::LoginRefused(refusal)) => {
             if refuses_the_grant(&refusal) {

@@ -1,3 +1,5 @@
+//! Which variables a template needs, defines and gives.
+
 use super::*;
 
 fn template(text: &str) -> Template {

@@ -1,3 +1,5 @@
+//! What is written into `.env`, and that Compose's rules read it back byte for byte.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! The verdict on every kind of container.
+
 use super::*;
 
 fn container(state: &str, health: &str, exit_code: i64, restarts: u64, policy: &str) -> Container {

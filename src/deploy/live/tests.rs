@@ -1,3 +1,5 @@
+//! `live/` follows the release and touches nothing of anybody else's.
+
 use super::*;
 use crate::deploy::release::FileRecord;
 use std::collections::BTreeMap;

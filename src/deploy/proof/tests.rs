@@ -1,3 +1,5 @@
+//! What proves a rendering, and what does not.
+
 use super::*;
 use crate::bundle::template::Template;
 use crate::deploy::env_file::render;

@@ -1,3 +1,5 @@
+//! Children that end, hang, flood and leave others behind.
+
 use super::*;
 
 fn shell(script: &str) -> Task {

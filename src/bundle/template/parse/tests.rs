@@ -1,3 +1,5 @@
+//! What a line of the template means, and what is refused, by line and text.
+
 use crate::bundle::template::reference::{self, Part};
 use crate::bundle::template::{Line, Template};
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! What a reference stands for in each of its forms, in the template and in the compose file.
+
 use super::*;
 use proptest::prelude::*;
 
