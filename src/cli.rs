@@ -11,7 +11,7 @@ use crate::host::user;
 use crate::names::nearest;
 use crate::redact::Redactor;
 use crate::settings::Settings;
-use crate::tick::{self, TickOptions};
+use crate::tick::{self, TickOptions, orders, run_loop};
 use lexopt::Arg;
 use std::ffi::OsString;
 use std::io::Write;
@@ -23,6 +23,10 @@ const DEFAULT_CONFIG: &str = "/etc/monky-deployd/config.yaml";
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Command {
     Tick(TickOptions),
+    Run,
+    Pause { for_s: Option<u64>, reason: String },
+    Resume,
+    Restore(Option<String>),
     ConfigCheck(Option<PathBuf>),
     Version { json: bool },
     Help(Option<&'static CommandHelp>),
@@ -78,20 +82,48 @@ fn execute(invocation: &Invocation, args: &[OsString], redactor: &Redactor) -> R
             let settings = Settings::load(file.as_ref().unwrap_or(&invocation.config))?;
             print(&config_check(&settings))
         }
-        Command::Tick(options) => {
+        command => {
             rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
             let settings = Settings::load(&invocation.config)?;
             user::become_owner_of(&settings.state_dir, args)?;
             forbid_core_dumps();
-            let target = settings.log_target;
-            crate::host::log::configure(level(&settings, invocation.verbosity), target);
-            for warning in &settings.warnings {
-                log::warn!("{warning}");
-            }
+            crate::host::log::configure(
+                level(&settings, invocation.verbosity),
+                settings.log_target,
+            );
             let interrupt = Interrupt::catch()
                 .map_err(|e| Error::Internal(format!("signals cannot be caught: {e}")))?;
-            Ok(tick::run(&settings, *options, redactor, &interrupt))
+            work(command, &settings, redactor, &interrupt)
         }
+    }
+}
+
+/// The commands that touch this box.
+fn work(
+    command: &Command,
+    settings: &Settings,
+    redactor: &Redactor,
+    interrupt: &Interrupt,
+) -> Result<Exit> {
+    match command {
+        Command::Tick(options) => Ok(tick::run(settings, *options, redactor, interrupt)),
+        Command::Run => Ok(run_loop::run(
+            settings,
+            TickOptions::default(),
+            redactor,
+            interrupt,
+        )),
+        Command::Pause { for_s, reason } => {
+            print(&orders::pause(settings, interrupt, *for_s, reason)?)
+        }
+        Command::Resume => print(&orders::resume(settings, interrupt)?),
+        Command::Restore(sha) => print(&orders::restore(
+            settings,
+            redactor,
+            interrupt,
+            sha.as_deref(),
+        )?),
+        Command::ConfigCheck(_) | Command::Version { .. } | Command::Help(_) => Ok(Exit::Ok),
     }
 }
 
@@ -154,6 +186,7 @@ fn parse(args: Vec<OsString>) -> Result<Invocation> {
     let mut parser = lexopt::Parser::from_args(args);
     let mut words: Vec<String> = Vec::new();
     let mut given: Vec<String> = Vec::new();
+    let mut values: Vec<(&str, String)> = Vec::new();
     let mut config = std::env::var_os("MONKY_DEPLOYD_CONFIG")
         .filter(|path| !path.is_empty())
         .map_or_else(|| DEFAULT_CONFIG.into(), PathBuf::from);
@@ -171,11 +204,14 @@ fn parse(args: Vec<OsString>) -> Result<Invocation> {
             Arg::Short('h') | Arg::Long("help") => wants_help = true,
             Arg::Short('V') => wants_version = true,
             Arg::Long("version") => wants_version = true,
+            Arg::Long("for") => values.push(("--for", value_of(&mut parser)?)),
+            Arg::Long("reason") => values.push(("--reason", value_of(&mut parser)?)),
             Arg::Long(name) => given.push(format!("--{name}")),
             Arg::Short(name) => given.push(format!("-{name}")),
             Arg::Value(word) => words.push(word.to_string_lossy().into_owned()),
         }
     }
+    given.extend(values.iter().map(|(option, _)| (*option).to_owned()));
     if wants_version && words.is_empty() {
         words = vec!["version".into()];
     }
@@ -190,13 +226,25 @@ fn parse(args: Vec<OsString>) -> Result<Invocation> {
     };
     refuse_unknown_options(&given, Some(command))?;
     let has = |option: &str| given.iter().any(|given| given == option);
+    let value = |option: &str| {
+        values
+            .iter()
+            .find(|(given, _)| *given == option)
+            .map(|(_, value)| value.as_str())
+    };
     let parsed = match command.name {
         _ if wants_help => Command::Help(Some(command)),
         "tick" => Command::Tick(TickOptions {
             force: has("--force"),
             wait: has("--wait"),
             purge_volumes: has("--purge-volumes"),
+            adopt: has("--adopt"),
+            prune: has("--prune"),
         }),
+        "run" => Command::Run,
+        "pause" => pause_command(value("--for"), value("--reason"))?,
+        "resume" => Command::Resume,
+        "restore" => Command::Restore(rest.first().cloned()),
         "config check" => Command::ConfigCheck(rest.first().map(PathBuf::from)),
         "version" => Command::Version {
             json: has("--json"),
@@ -205,7 +253,7 @@ fn parse(args: Vec<OsString>) -> Result<Invocation> {
     };
     // `help` takes the words of a command and has looked at them itself.
     let allowed = match command.name {
-        "config check" => 1,
+        "config check" | "restore" => 1,
         "help" => rest.len(),
         _ => 0,
     };
@@ -220,6 +268,48 @@ fn parse(args: Vec<OsString>) -> Result<Invocation> {
             verbosity,
         }),
     }
+}
+
+/// The value of an option.
+fn value_of(parser: &mut lexopt::Parser) -> Result<String> {
+    let value = parser.value().map_err(|e| Error::Usage(e.to_string()))?;
+    value
+        .into_string()
+        .map_err(|_| Error::Usage("an option's value is not UTF-8".into()))
+}
+
+/// A span like `90s`, `30m`, `2h`, `1d`, in seconds.
+fn span_s(text: &str) -> Result<u64> {
+    let wrong = || {
+        Error::Usage(format!(
+            "--for takes a span like 90s, 30m, 2h or 1d, not {text:?}"
+        ))
+    };
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match text.strip_prefix(digits) {
+        Some("s") => 1,
+        Some("m") => 60,
+        Some("h") => 3_600,
+        Some("d") => 86_400,
+        _ => return Err(wrong()),
+    };
+    let seconds = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(factor));
+    seconds
+        .filter(|seconds| (1..=366 * 86_400).contains(seconds))
+        .ok_or_else(wrong)
+}
+
+fn pause_command(duration: Option<&str>, reason: Option<&str>) -> Result<Command> {
+    let reason = reason.map(str::trim).filter(|reason| !reason.is_empty());
+    let reason = reason
+        .ok_or_else(|| Error::Usage("pause needs --reason, so that others know why".into()))?;
+    Ok(Command::Pause {
+        for_s: duration.map(span_s).transpose()?,
+        reason: reason.to_owned(),
+    })
 }
 
 fn help_command(words: &[String]) -> Result<Command> {
@@ -319,6 +409,7 @@ mod tests {
                 force,
                 wait,
                 purge_volumes,
+                ..TickOptions::default()
             })
         };
         let rows = [
@@ -329,6 +420,24 @@ mod tests {
             (
                 "config check /tmp/x.yaml",
                 Command::ConfigCheck(Some("/tmp/x.yaml".into())),
+            ),
+            ("run", Command::Run),
+            ("resume", Command::Resume),
+            ("restore", Command::Restore(None)),
+            ("restore 7a10c3", Command::Restore(Some("7a10c3".into()))),
+            (
+                "pause --for 2h --reason work",
+                Command::Pause {
+                    for_s: Some(7_200),
+                    reason: "work".into(),
+                },
+            ),
+            (
+                "pause --reason=work",
+                Command::Pause {
+                    for_s: None,
+                    reason: "work".into(),
+                },
             ),
             ("version --json", Command::Version { json: true }),
             ("-V", Command::Version { json: false }),
@@ -357,6 +466,10 @@ mod tests {
             ("tick --forse", "did you mean --force"),
             ("tick --confg x", "did you mean --config"),
             ("frobnicate", "see `monky-deployd help`"),
+            ("pause", "--reason"),
+            ("pause --for 2x --reason a", "90s, 30m, 2h or 1d"),
+            ("tick --for 2h", "there is no option --for of tick"),
+            ("restore a b", "takes no argument"),
             ("tick now", "takes no argument \"now\""),
             ("config check a b", "takes no argument \"b\""),
             ("version --force", "there is no option --force of version"),

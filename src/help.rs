@@ -25,15 +25,54 @@ pub const COMMANDS: &[CommandHelp] = &[
         options: &[
             (
                 "--force",
-                "ignore back-off, the remembered mismatch and \"not due\"",
+                "ignore back-off, holds, the remembered mismatch and \"not due\"",
             ),
             ("--wait", "wait for another tick to end instead of failing"),
+            ("--prune", "also delete images that no kept release uses"),
             (
                 "--purge-volumes",
                 "let this tick delete volumes that tenancy asked to purge",
             ),
+            (
+                "--adopt",
+                "take over a deployment that was made by hand under our project name",
+            ),
         ],
         notes: "The systemd timer runs it every minute. A tick that finds nothing to do sends one request\nand starts no process.",
+    },
+    CommandHelp {
+        name: "run",
+        summary: "tick again and again in the foreground, for a laptop",
+        usage: "monky-deployd run",
+        options: &[],
+        notes: "Ticks at once, then every interval until Ctrl-C or SIGTERM; the step in hand is finished first.",
+    },
+    CommandHelp {
+        name: "pause",
+        summary: "go on checking in, but touch nothing",
+        usage: "monky-deployd pause [--for SPAN] --reason TEXT",
+        options: &[
+            (
+                "--for",
+                "for how long: 90s, 30m, 2h, 1d; without it until `resume`",
+            ),
+            ("--reason", "why; tenancy is told"),
+        ],
+        notes: "A paused box applies, repairs and takes down nothing.",
+    },
+    CommandHelp {
+        name: "resume",
+        summary: "end a pause",
+        usage: "monky-deployd resume",
+        options: &[],
+        notes: "",
+    },
+    CommandHelp {
+        name: "restore",
+        summary: "bring an earlier release up again, by hand",
+        usage: "monky-deployd restore [SHA]",
+        options: &[],
+        notes: "Without SHA the applied release before the present one; with it the kept one that begins so.\nThe present bundle is held until another is wanted, the configuration changes, or `tick --force`.",
     },
     CommandHelp {
         name: "config check",

@@ -38,6 +38,10 @@ pub enum Done {
     Down,
     /// Offline, and this is a laptop.
     Offline,
+    /// A person paused the box, and there would be something to do.
+    Paused,
+    /// Taken down, and tenancy knows the box no more.
+    Retired,
 }
 
 impl Done {
@@ -49,6 +53,8 @@ impl Done {
             Self::Applied => "applied",
             Self::Down => "down",
             Self::Offline => "offline",
+            Self::Paused => "paused",
+            Self::Retired => "retired",
         }
     }
 }

@@ -212,6 +212,49 @@ impl Docker<'_> {
         Ok(String::from_utf8_lossy(&finished.stderr).into_owned())
     }
 
+    /// `compose up -d --no-deps --no-recreate` for a few services of what is up: jobs are not run again.
+    ///
+    /// # Errors
+    /// `UP_FAILED` with Compose's own words.
+    pub fn up_again(&self, files: &ProjectFiles, services: &[&str]) -> Result<()> {
+        let mut verb = vec![
+            "up",
+            "-d",
+            "--no-deps",
+            "--no-recreate",
+            "--no-build",
+            "--pull",
+            "never",
+        ];
+        verb.extend(services);
+        let task = self.task("compose up", self.compose_args(files, &verb));
+        self.checked(&task, Code::UpFailed, &mut |_| {}).map(drop)
+    }
+
+    /// The ids of all images of this box.
+    ///
+    /// # Errors
+    /// [`Error::Docker`], or the command's own words.
+    pub fn image_ids(&self) -> Result<Vec<String>> {
+        let listed = self.docker("docker image ls", &["image", "ls", "--quiet", "--no-trunc"])?;
+        let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+        Ok(text
+            .lines()
+            .map(str::trim)
+            .filter(|id| !id.is_empty())
+            .map(str::to_owned)
+            .collect())
+    }
+
+    /// Deletes an image, never by force: docker itself refuses one that any container uses, or that has several names.
+    ///
+    /// # Errors
+    /// [`Error::Docker`], or docker's refusal.
+    pub fn remove_image(&self, id: &str) -> Result<()> {
+        self.docker("docker image rm", &["image", "rm", id])
+            .map(drop)
+    }
+
     /// `compose down --remove-orphans`, which works by the project's name alone, without a file.
     ///
     /// # Errors

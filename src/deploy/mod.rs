@@ -3,6 +3,7 @@
 
 pub mod compose;
 pub mod compose_output;
+pub mod drift;
 pub mod env_file;
 pub mod health;
 pub mod live;

@@ -3,12 +3,12 @@
 //! all, and never changes afterwards.
 
 use crate::bundle::{VerifiedBundle, unpack};
-use crate::deploy::compose_output::Service;
+use crate::deploy::compose_output::{Container, Service};
 use crate::error::{Error, Result};
 use crate::host::disk::{Dir, Durability, Kind};
 use crate::host::paths::deploy_dir;
 use crate::names::{BundlePath, ReleaseName, Sha256};
-use crate::ordered::map_of;
+use crate::ordered::{map_of, set_of};
 use crate::secret::Secret;
 use crate::state::SecretRecord;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,29 @@ pub struct Release {
     pub rendered_at: Option<String>,
     /// The secrets that it was rendered with, by name.
     pub secrets: Vec<SecretRecord>,
+    /// The images that its containers were made from; known once it was healthy.
+    #[serde(default)]
+    pub images: Vec<ImageUse>,
+}
+
+/// An image that a release's containers were made from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ImageUse {
+    /// The name in the compose file.
+    pub name: String,
+    /// Docker's id of it.
+    pub id: String,
+}
+
+impl ImageUse {
+    /// The images of `containers`, each once.
+    pub fn of(containers: &[Container]) -> Vec<Self> {
+        let images = containers.iter().map(|c| Self {
+            name: c.image.clone(),
+            id: c.image_id.clone(),
+        });
+        set_of(images).into_iter().collect()
+    }
 }
 
 /// A file of a release.
@@ -144,12 +167,30 @@ impl Releases {
         })
     }
 
-    /// Deletes releases except those in `kept`, oldest first, until at most `limit` are left, and the `.env` of every
-    /// release that is not in `kept`.
+    /// Remembers which images the release's containers were made from.
     ///
     /// # Errors
     /// A failed file operation.
-    pub fn prune(&self, kept: &BTreeSet<ReleaseName>, limit: usize) -> Result<Vec<ReleaseName>> {
+    pub fn note_images(&self, release: &mut Release, images: Vec<ImageUse>) -> Result<()> {
+        if release.images == images {
+            return Ok(());
+        }
+        release.images = images;
+        let record = encode(release)?;
+        self.dir.write(
+            &record_name(&release.name),
+            &record,
+            0o600,
+            Durability::Synced,
+        )
+    }
+
+    /// Deletes releases except those in `kept`, oldest first, until at most `limit` are left, and the `.env` of every
+    /// release that is not in `kept`. Gives the deleted ones.
+    ///
+    /// # Errors
+    /// A failed file operation.
+    pub fn prune(&self, kept: &BTreeSet<ReleaseName>, limit: usize) -> Result<Vec<Release>> {
         let mut others: Vec<(std::time::SystemTime, ReleaseName)> = Vec::new();
         for name in self.list()?.into_iter().filter(|name| !kept.contains(name)) {
             let made = std::fs::metadata(self.dir.path().join(record_name(&name)))
@@ -163,8 +204,8 @@ impl Releases {
         let mut deleted = Vec::new();
         for (index, (_, name)) in others.into_iter().enumerate() {
             if index < excess {
+                deleted.extend(self.load(&name)?);
                 self.delete(&name)?;
-                deleted.push(name);
             } else {
                 self.directory(&name)?.remove(deploy_dir::ENV)?;
             }
@@ -242,9 +283,9 @@ impl Staging<'_> {
             generation: bundle.meta().generation,
             rendered_at: bundle.meta().rendered_at.clone(),
             secrets: details.secrets,
+            images: Vec::new(),
         };
-        let record = serde_json::to_vec(&release)
-            .map_err(|e| Error::Internal(format!("the release's record cannot be written: {e}")))?;
+        let record = encode(&release)?;
         let releases = &self.releases.dir;
         if exists {
             releases.remove_tree(STAGING)?;
@@ -277,6 +318,11 @@ pub struct Details {
     pub services: BTreeMap<String, Service>,
     /// The secrets that it was rendered with, by name.
     pub secrets: Vec<SecretRecord>,
+}
+
+fn encode(release: &Release) -> Result<Vec<u8>> {
+    serde_json::to_vec(release)
+        .map_err(|e| Error::Internal(format!("the release's record cannot be written: {e}")))
 }
 
 fn record_name(name: &ReleaseName) -> String {

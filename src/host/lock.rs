@@ -199,6 +199,8 @@ fn read_holder(file: &File) -> Option<Holder> {
 
 /// What `/proc/<pid>/stat` says.
 struct ProcessStat {
+    /// It has ended, and its parent has not asked how yet: a first process that never asks is common in containers.
+    has_ended: bool,
     group: i32,
     session: i32,
     started_ticks: u64,
@@ -215,6 +217,7 @@ fn process_stat(pid: i32) -> Option<ProcessStat> {
     // The command name, in parentheses, may itself hold spaces and parentheses.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     Some(ProcessStat {
+        has_ended: matches!(*fields.first()?, "Z" | "X"),
         group: fields.get(2)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
         started_ticks: fields.get(19)?.parse().ok()?,
@@ -248,7 +251,7 @@ fn end_leftover(before: &Holder, report: &mut dyn FnMut(String)) {
 }
 
 fn is_left_running(child: &Child, session: i32) -> bool {
-    match process_stat(child.group) {
+    match process_stat(child.group).filter(|leader| !leader.has_ended) {
         Some(leader) => leader.started_ticks == child.started_ticks && leader.group == child.group,
         None => group_members(child.group)
             .iter()
@@ -263,7 +266,7 @@ fn group_members(group: i32) -> Vec<ProcessStat> {
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
         .filter_map(process_stat)
-        .filter(|stat| stat.group == group)
+        .filter(|stat| stat.group == group && !stat.has_ended)
         .collect()
 }
 

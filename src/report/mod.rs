@@ -115,10 +115,12 @@ pub fn detail(error: &Error, redactor: &Redactor) -> String {
         other => redactor.clean(&other.to_string()),
     };
     let words = crate::host::log::one_line(&words);
-    format!("{code}: {words}")
-        .chars()
-        .take(DETAIL_CHARACTERS)
-        .collect()
+    cut_detail(&format!("{code}: {words}"))
+}
+
+/// As much of an already redacted detail as a report carries.
+pub fn cut_detail(detail: &str) -> String {
+    detail.chars().take(DETAIL_CHARACTERS).collect()
 }
 
 /// Adds a report to the spool; the oldest go when it is over its limits.

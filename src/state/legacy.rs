@@ -30,6 +30,7 @@ pub fn import(document: &Value, env_id: &EnvId) -> Option<State> {
             rendered_at: None,
             secrets: Vec::new(),
             duration_s: 0,
+            running: Vec::new(),
         });
     state.last = text("last_result")
         .and_then(|result| match result {

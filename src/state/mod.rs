@@ -46,6 +46,15 @@ pub struct State {
     /// The failing apply's back-off.
     #[serde(default)]
     pub failure: Option<Failure>,
+    /// A bundle that is not tried again by itself.
+    #[serde(default)]
+    pub held: Option<Held>,
+    /// A person paused the box.
+    #[serde(default)]
+    pub paused: Option<Paused>,
+    /// What runs is not what was applied.
+    #[serde(default)]
+    pub drift: Option<Drift>,
     /// The box is bound to another environment: remembered until the config or the grant changes.
     #[serde(default)]
     pub mismatch: Option<Mismatch>,
@@ -67,6 +76,15 @@ pub struct State {
     /// Everything was taken down.
     #[serde(default)]
     pub down: Option<Down>,
+    /// When the box was last said to be retired: one line a day.
+    #[serde(default)]
+    pub retired_said_at: Option<Timestamp>,
+    /// When the configuration's warnings were logged last: once a day.
+    #[serde(default)]
+    pub warned_at: Option<Timestamp>,
+    /// Project directories of ours, the present one and earlier ones: what was made from them is no stranger.
+    #[serde(default)]
+    pub project_dirs: Vec<String>,
     /// Reports that tenancy has not taken yet, oldest first.
     #[serde(default)]
     pub reports: Vec<Value>,
@@ -97,6 +115,9 @@ pub struct Applied {
     /// How long the apply took, in seconds.
     #[serde(default)]
     pub duration_s: u64,
+    /// The services that kept running when it became healthy, and so should run now.
+    #[serde(default)]
+    pub running: Vec<String>,
 }
 
 /// Which secret a variable came from.
@@ -138,6 +159,54 @@ pub struct Failure {
     pub failed_at: Timestamp,
     /// When it is tried again.
     pub next_try_at: Timestamp,
+}
+
+/// A bundle that waits for a person, another bundle or another configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The bundle.
+    pub sha: Sha256,
+    /// Since when.
+    pub since: Timestamp,
+    /// Why, in words.
+    pub why: String,
+}
+
+/// A pause that a person ordered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when; `None` means until `resume`.
+    pub until: Option<Timestamp>,
+    /// Why.
+    pub reason: String,
+}
+
+/// A service that does not run as it did when its bundle was applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drifted {
+    /// The service.
+    pub service: String,
+    /// What is wrong with it: `missing`, `exited`, `restarting`, `unhealthy`.
+    pub why: String,
+}
+
+/// The record of a drift, apart from that of an apply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drift {
+    /// The services.
+    pub services: Vec<Drifted>,
+    /// Since when the picture is this one.
+    pub since: Timestamp,
+    /// How often it was repaired in vain.
+    pub tries: u32,
+    /// When it is repaired next.
+    #[serde(default)]
+    pub next_try_at: Option<Timestamp>,
+    /// What the last repair failed with, redacted.
+    #[serde(default)]
+    pub last_error: Option<String>,
 }
 
 /// Why the box is bound to another environment.
@@ -244,6 +313,9 @@ impl State {
             last: None,
             failing_since: None,
             failure: None,
+            held: None,
+            paused: None,
+            drift: None,
             mismatch: None,
             config_sha256: None,
             grant_sha256: None,
@@ -251,6 +323,9 @@ impl State {
             token: None,
             facts: None,
             down: None,
+            retired_said_at: None,
+            warned_at: None,
+            project_dirs: Vec::new(),
             reports: Vec::new(),
             reported_refusals: Vec::new(),
         }
@@ -277,7 +352,31 @@ impl State {
         self.history.drain(..excess);
         self.applied = Some(applied);
         self.failure = None;
+        self.held = None;
+        self.drift = None;
         self.down = None;
+    }
+
+    /// A person brought an earlier bundle back: it is the applied one, the one before it is held and is no history, so
+    /// that it can come back when the hold is lifted.
+    pub fn note_restored(&mut self, applied: Applied, held: Option<Held>) {
+        self.history.retain(|sha| *sha != applied.sha);
+        self.previous = self
+            .applied
+            .take()
+            .filter(|before| before.sha != applied.sha);
+        self.applied = Some(applied);
+        self.failure = None;
+        self.drift = None;
+        self.down = None;
+        self.held = held;
+    }
+
+    /// The pause that is in force `now`.
+    pub fn pause_at(&self, now: Timestamp) -> Option<&Paused> {
+        self.paused
+            .as_ref()
+            .filter(|paused| paused.until.is_none_or(|until| now < until))
     }
 
     /// Everything was taken down: nothing is applied, and nothing would be a rollback.
@@ -286,6 +385,8 @@ impl State {
         self.previous = None;
         self.history.clear();
         self.failure = None;
+        self.held = None;
+        self.drift = None;
         self.down = Some(down);
     }
 
@@ -332,6 +433,7 @@ mod tests {
             rendered_at: None,
             secrets: Vec::new(),
             duration_s: 0,
+            running: Vec::new(),
         }
     }
 

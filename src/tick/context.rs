@@ -31,6 +31,10 @@ pub struct TickOptions {
     pub wait: bool,
     /// This tick may delete volumes that tenancy asked to purge.
     pub purge_volumes: bool,
+    /// Take over a deployment that somebody made by hand under our project's name.
+    pub adopt: bool,
+    /// Also delete images that no kept release uses.
+    pub prune: bool,
 }
 
 /// The unchanging side of a tick.

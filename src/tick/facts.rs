@@ -6,6 +6,7 @@ use crate::host::{clock, disk};
 use crate::names::Sha256;
 use crate::state::{Facts, State};
 use crate::tick::context::{Context, Memory};
+use crate::tick::repair;
 use serde_json::{Value, json};
 
 /// Looks at docker if that is due. Docker's own trouble is a fact too: the checkin goes on without its versions.
@@ -30,6 +31,11 @@ pub fn refresh(context: &Context<'_>, memory: &mut Memory) -> Result<()> {
             facts.docker_root = versions
                 .data_root
                 .map(|path| path.to_string_lossy().into_owned());
+            match repair::look(context, memory) {
+                Err(error) if context.interrupt.is_pending() => return Err(error),
+                Err(error) => log::debug!("drift: {error}"),
+                Ok(()) => {}
+            }
         }
         Err(error) if context.interrupt.is_pending() => return Err(error),
         Err(error) => log::debug!("docker facts: {error}"),
@@ -78,8 +84,34 @@ pub fn checkin_body(context: &Context<'_>, state: &State) -> Value {
             "uptime_s": clock::uptime_s(),
         },
     });
-    if let (Some(since), Some(fields)) = (state.failing_since, body.as_object_mut()) {
-        fields.insert("failing_since".into(), json!(since));
+    let paused = state.pause_at(context.started_at);
+    let optional = [
+        (
+            "failing_since",
+            state.failing_since.map(|since| json!(since)),
+        ),
+        (
+            "held",
+            state
+                .held
+                .as_ref()
+                .map(|held| json!({"sha": held.sha, "since": held.since})),
+        ),
+        (
+            "paused",
+            paused.map(|p| json!({"since": p.since, "until": p.until, "reason": p.reason})),
+        ),
+        (
+            "drift",
+            state.drift.as_ref().map(|drift| json!(drift.services)),
+        ),
+    ];
+    if let Some(fields) = body.as_object_mut() {
+        fields.extend(
+            optional
+                .into_iter()
+                .filter_map(|(name, value)| Some((name.to_owned(), value?))),
+        );
     }
     body
 }

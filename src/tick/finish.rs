@@ -1,6 +1,7 @@
 //! How a tick ends: the outcome goes into the state together with the report of it, the state is saved, the report is
 //! sent, and only then cleared. At least once, never lost, never an obstacle.
 
+use crate::code::Code;
 use crate::deploy::compose_output::Container;
 use crate::deploy::live;
 use crate::deploy::release::Releases;
@@ -12,9 +13,12 @@ use crate::ordered::set_of;
 use crate::outcome::ResultWord;
 use crate::report::{self, Report};
 use crate::state::{Applied, Last, Mismatch};
-use crate::tick::apply::{self, Running};
+use crate::tick::apply;
+use crate::tick::bring_up::{Running, culprits_logs};
 use crate::tick::context::{Context, Memory};
 use crate::tick::pacing;
+use crate::tick::prune;
+use crate::tick::restore::Aftermath;
 use crate::tick::token::{self, Peers, Token};
 
 /// The longest `Retry-After` that is honoured: a peer's slip must not silence a box for days.
@@ -24,11 +28,51 @@ const RETRY_AFTER_CAP_S: u64 = 3_600;
 struct Told<'a> {
     sha: Option<&'a str>,
     result: ResultWord,
-    code: Option<crate::code::Code>,
+    code: Option<Code>,
     detail: Option<String>,
     log_tail: Option<String>,
     containers: &'a [Container],
     secrets: Vec<String>,
+    restored: Option<&'a str>,
+}
+
+/// What is seen of a failure right after it, before anything is done about it.
+#[derive(Debug, Default)]
+pub struct Evidence {
+    containers: Vec<Container>,
+    log_tail: Option<String>,
+}
+
+/// A failure, as it is told.
+#[derive(Debug)]
+pub struct Failed<'a> {
+    /// The bundle, if it was about one.
+    pub sha: Option<&'a Sha256>,
+    /// What went wrong.
+    pub error: &'a Error,
+    /// What was seen of it.
+    pub evidence: Evidence,
+    /// What was done about it.
+    pub aftermath: &'a Aftermath,
+}
+
+impl Evidence {
+    /// Collects what containers and their logs tell of `error`.
+    pub fn of(context: &Context<'_>, error: &Error) -> Self {
+        let containers = if is_about_containers(error) {
+            context.docker().containers().unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        let logs = context
+            .redactor
+            .clean(&culprits_logs(context, error, &containers));
+        let log_tail = Some([logs, context.apply_log()].join("")).filter(|tail| !tail.is_empty());
+        Self {
+            containers,
+            log_tail,
+        }
+    }
 }
 
 /// An apply succeeded.
@@ -58,6 +102,7 @@ pub fn applied(
         log_tail: None,
         containers: &containers,
         secrets,
+        restored: None,
     };
     tell(context, memory, &told);
     memory.save(context)?;
@@ -86,6 +131,7 @@ pub fn down(
         log_tail: None,
         containers: &[],
         secrets: Vec::new(),
+        restored: None,
     };
     tell(context, memory, &told);
     memory.save(context)?;
@@ -101,47 +147,40 @@ pub fn failed(
     memory: &mut Memory,
     peers: &Peers<'_>,
     token: &mut Token,
-    sha: Option<&Sha256>,
-    error: &Error,
+    failed: Failed<'_>,
 ) -> Result<()> {
+    let Failed {
+        sha,
+        error,
+        evidence,
+        aftermath,
+    } = failed;
     if error.exit() != Exit::Failed || matches!(error, Error::PutOff { .. }) {
         return Ok(());
     }
     let code = error.code();
-    let detail = report::detail(error, context.redactor);
-    note_failure(context, memory, error);
+    let detail = aftermath.add_to(report::detail(error, context.redactor), context.redactor);
+    remember(context, memory, code, detail.clone());
     if let Some(sha) = sha {
-        pacing::note_failure(
-            &mut memory.state,
-            sha,
-            code,
-            context.settings.interval_s,
-            context.started_at,
-        );
+        let interval_s = context.settings.interval_s;
+        pacing::note_failure(&mut memory.state, sha, code, interval_s, context.started_at);
+        aftermath.hold(memory, sha, code, context.started_at);
     }
     let is_known = match (error, sha) {
         (Error::Refused { .. }, Some(sha)) => memory.state.note_refusal(sha, code),
         _ => false,
     };
     if !is_known {
-        let containers = if is_about_containers(error) {
-            context.docker().containers().unwrap_or_default()
-        } else {
-            Vec::new()
-        };
-        let logs = context
-            .redactor
-            .clean(&apply::culprits_logs(context, error, &containers));
-        let log_tail = [logs, context.apply_log()].join("");
         let secrets = apply::secret_names(memory.state.applied.as_ref());
         let told = Told {
             sha: sha.map(Sha256::as_str),
             result: ResultWord::Failed,
             code: Some(code),
             detail: Some(detail),
-            log_tail: Some(log_tail).filter(|tail| !tail.is_empty()),
-            containers: &containers,
+            log_tail: evidence.log_tail,
+            containers: &evidence.containers,
             secrets,
+            restored: aftermath.restored().map(Sha256::as_str),
         };
         tell(context, memory, &told);
     }
@@ -149,12 +188,30 @@ pub fn failed(
     deliver(context, memory, peers, token)
 }
 
+/// A person brought an earlier bundle back; tenancy hears of it when it can.
+pub fn restored_by_hand(context: &Context<'_>, memory: &mut Memory, running: Running) {
+    let sha = running.applied.sha.clone();
+    let secrets = apply::secret_names(Some(&running.applied));
+    let told = Told {
+        sha: Some(sha.as_str()),
+        result: ResultWord::Applied,
+        code: None,
+        detail: Some("restored by hand".into()),
+        log_tail: None,
+        containers: &running.containers,
+        secrets,
+        restored: Some(sha.as_str()),
+    };
+    note_success(context, memory, ResultWord::Applied);
+    tell(context, memory, &told);
+}
+
 fn is_about_containers(error: &Error) -> bool {
     matches!(
         error,
         Error::Unhealthy { .. }
             | Error::Compose {
-                code: crate::code::Code::UpFailed | crate::code::Code::DownFailed,
+                code: Code::UpFailed | Code::DownFailed,
                 ..
             }
     )
@@ -185,7 +242,7 @@ pub fn note_end(context: &Context<'_>, memory: &mut Memory, error: &Error, grant
             memory.state.mismatch = Some(Mismatch {
                 config_sha256,
                 grant_sha256: grant.cloned(),
-                detail,
+                detail: detail.clone(),
             });
         }
         _ => {}
@@ -193,18 +250,23 @@ pub fn note_end(context: &Context<'_>, memory: &mut Memory, error: &Error, grant
     // What passes by itself is not what happened last; that it lasts is told by `failing_since`.
     if error.is_temporary() {
         memory.state.failing_since.get_or_insert(context.started_at);
-    } else {
-        note_failure(context, memory, error);
+    } else if memory
+        .state
+        .last
+        .as_ref()
+        .is_none_or(|last| last.at != context.started_at)
+    {
+        remember(context, memory, error.code(), detail);
     }
 }
 
-fn note_failure(context: &Context<'_>, memory: &mut Memory, error: &Error) {
-    let detail = report::detail(error, context.redactor);
-    let code = Some(error.code().as_str().to_owned());
+fn remember(context: &Context<'_>, memory: &mut Memory, code: Code, detail: String) {
+    let code = Some(code.as_str().to_owned());
+    let detail = Some(detail);
     memory.state.last = Some(Last {
         result: ResultWord::Failed,
         code,
-        detail: Some(detail),
+        detail,
         at: context.started_at,
     });
     memory.state.failing_since.get_or_insert(context.started_at);
@@ -222,7 +284,7 @@ fn tell(context: &Context<'_>, memory: &mut Memory, told: &Told<'_>) {
         containers: told.containers,
         duration_s: context.stopwatch.seconds(),
         secrets: told.secrets.clone(),
-        restored: None,
+        restored: told.restored,
     };
     report::spool(&mut memory.state, report.to_json());
 }
@@ -264,7 +326,7 @@ pub fn deliver(
     memory.save(context)
 }
 
-/// Deletes releases that nobody needs any more.
+/// Deletes releases that nobody needs any more, and the images that only they used.
 fn clean_up(context: &Context<'_>, memory: &Memory) -> Result<()> {
     let deploy = Dir::open(&context.settings.deploy_dir)?;
     let release_of =
@@ -275,8 +337,7 @@ fn clean_up(context: &Context<'_>, memory: &Memory) -> Result<()> {
         live::current(&deploy)?,
     ];
     let kept = set_of(kept.into_iter().flatten());
-    for name in Releases::open(&deploy)?.prune(&kept, context.settings.keep_releases)? {
-        log::debug!(release = name.as_str(); "old release deleted");
-    }
-    Ok(())
+    let releases = Releases::open(&deploy)?;
+    let deleted = releases.prune(&kept, context.settings.keep_releases)?;
+    prune::images(context, &releases, &deleted)
 }

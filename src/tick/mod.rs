@@ -2,14 +2,21 @@
 //! beside it and never call one another; `docs/ARCHITECTURE.md` draws the way.
 
 mod apply;
+mod bring_up;
 mod context;
 mod down;
 mod facts;
 mod finish;
+mod judge;
 mod lease;
+pub mod orders;
 mod pacing;
 mod plan;
 mod progress;
+mod prune;
+mod repair;
+mod restore;
+pub mod run_loop;
 mod secrets;
 mod token;
 
@@ -29,8 +36,10 @@ use crate::remote::tenancy::{Action, Checkin};
 use crate::settings::Settings;
 use crate::state::heartbeat::Heartbeat;
 use crate::state::store::{Origin, Store};
+use crate::state::{Held, State};
 use apply::Desired;
 use context::{Context, Memory};
+use finish::{Evidence, Failed};
 use plan::{Plan, Situation};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -73,8 +82,9 @@ fn locked(
     let context = Context::new(settings, options, redactor, interrupt, &state_dir, &lock);
     crate::host::log::set_tick(&context.tick_id);
     remember_panics_in(&settings.state_dir);
-    let mut memory = load(&context)?;
     let grant = grant_digest(settings)?;
+    let mut memory = load(&context, grant.as_ref())?;
+    warn_daily(&context, &mut memory);
     if memory.state.grant_sha256 != grant {
         // A fresh kit may be the mending of whatever failed.
         memory.state.failure = None;
@@ -138,6 +148,11 @@ fn go(context: &Context<'_>, memory: &mut Memory) -> Result<Done> {
             log::debug!("offline: {error}");
             return Ok(Done::Offline);
         }
+        Err(Error::NoGrant { .. })
+            if memory.state.down.is_some() && memory.state.reports.is_empty() =>
+        {
+            return Ok(retired(context, memory));
+        }
         asked => asked?,
     };
     let token = &mut token;
@@ -152,15 +167,17 @@ fn go(context: &Context<'_>, memory: &mut Memory) -> Result<Done> {
     match plan::decide(&checkin.action, &memory.state, situation) {
         Plan::Nothing => {
             memory.state.failing_since = None;
+            repair::repair(context, memory)?;
             Ok(if memory.state.down.is_some() {
                 Done::Down
             } else {
                 Done::Converged
             })
         }
+        Plan::Paused => Ok(Done::Paused),
         Plan::BringBack(release) => {
             let sha = release.sha();
-            let brought = apply::bring_back(context, &release);
+            let brought = bring_up::bring_back(context, memory, &release);
             conclude(context, memory, &peers, token, Some(&sha), brought).map(|_| Done::Converged)
         }
         Plan::Apply(sha) => {
@@ -182,6 +199,21 @@ fn go(context: &Context<'_>, memory: &mut Memory) -> Result<Done> {
         }
         Plan::Refuse(error) => conclude(context, memory, &peers, token, None, Err(error)),
     }
+}
+
+/// After a reported `down` a refused token only means that the box was retired: nothing fails, and one line a day says how
+/// it would come back.
+fn retired(context: &Context<'_>, memory: &mut Memory) -> Done {
+    if is_a_day_old(memory.state.retired_said_at, context.started_at) {
+        log::info!("this box was taken down and retired; a fresh bootstrap grant brings it back");
+        memory.state.retired_said_at = Some(context.started_at);
+    }
+    Done::Retired
+}
+
+/// Whether what is said once a day is to be said again.
+fn is_a_day_old(said_at: Option<Timestamp>, now: Timestamp) -> bool {
+    said_at.is_none_or(|at| !(0..86_400).contains(&now.since_s(at)))
 }
 
 /// Everything up to tenancy's answer.
@@ -207,6 +239,10 @@ fn ask(context: &Context<'_>, memory: &mut Memory, peers: &Peers<'_>) -> Result<
             remedy: format!("check env_id in {}", context.settings.path.display()),
         });
     }
+    let is_wanted_still =
+        |held: &Held| matches!(&checkin.action, Action::Apply(sha) if *sha == held.sha);
+    memory.state.held = memory.state.held.take().filter(is_wanted_still);
+    memory.state.retired_said_at = None;
     memory.pulse.checkin_at = Some(Timestamp::now());
     memory.pulse.interval_s = checkin.interval_s;
     memory.pulse.action = Some(
@@ -221,7 +257,8 @@ fn ask(context: &Context<'_>, memory: &mut Memory, peers: &Peers<'_>) -> Result<
     Ok((token, checkin))
 }
 
-/// Passes a success on; a failure is remembered, counted and reported first.
+/// Passes a success on. Of a failure the evidence is taken first, then what is configured is done about it, then it is
+/// remembered, counted and reported.
 fn conclude<T>(
     context: &Context<'_>,
     memory: &mut Memory,
@@ -230,15 +267,27 @@ fn conclude<T>(
     sha: Option<&Sha256>,
     ended: Result<T>,
 ) -> Result<T> {
-    if let Err(error) = &ended
-        && !context.interrupt.is_pending()
-    {
-        finish::failed(context, memory, peers, token, sha, error)?;
+    let Err(error) = &ended else { return ended };
+    if context.interrupt.is_pending() {
+        return ended;
+    }
+    let evidence = Evidence::of(context, error);
+    let aftermath = sha
+        .map(|sha| restore::after_failure(context, memory, sha, error))
+        .unwrap_or_default();
+    if !context.interrupt.is_pending() {
+        let failed = Failed {
+            sha,
+            error,
+            evidence,
+            aftermath: &aftermath,
+        };
+        finish::failed(context, memory, peers, token, failed)?;
     }
     ended
 }
 
-fn load(context: &Context<'_>) -> Result<Memory> {
+fn load(context: &Context<'_>, grant: Option<&Sha256>) -> Result<Memory> {
     let warn = &mut |warning: String| log::warn!("{warning}");
     let (store, mut state, origin) = Store::load(
         context.state_dir,
@@ -253,8 +302,8 @@ fn load(context: &Context<'_>) -> Result<Memory> {
             log::error!("state.json could not be read and stands aside as {name}; starting afresh")
         }
     }
-    let is_new_config = state.config_sha256.as_ref() != Some(&context.settings.sha256);
-    if is_new_config || context.options.force {
+    if has_changed(context, &state, grant) {
+        state.held = None;
         state.failure = None;
     }
     Ok(Memory::new(
@@ -290,15 +339,32 @@ fn refuse_remembered_mismatch(
 
 fn is_due(context: &Context<'_>, memory: &Memory, grant: Option<&Sha256>) -> bool {
     let state = &memory.state;
-    let has_changed = state.config_sha256.as_ref() != Some(&context.settings.sha256)
-        || state.grant_sha256.as_ref() != grant;
     context.options.force
-        || has_changed
+        || has_changed(context, state, grant)
         || !state.reports.is_empty()
         || memory
             .last_pulse
             .as_ref()
             .is_none_or(|pulse| pulse.is_due(context.settings.interval_s, context.started_at))
+}
+
+/// Whether a person changed something since the last tick that looked: what was put off is tried again then.
+fn has_changed(context: &Context<'_>, state: &State, grant: Option<&Sha256>) -> bool {
+    state.config_sha256.as_ref() != Some(&context.settings.sha256)
+        || state.grant_sha256.as_ref() != grant
+}
+
+/// What is allowed in the configuration and most likely a mistake is said once a day.
+fn warn_daily(context: &Context<'_>, memory: &mut Memory) {
+    if context.settings.warnings.is_empty()
+        || !is_a_day_old(memory.state.warned_at, context.started_at)
+    {
+        return;
+    }
+    for warning in &context.settings.warnings {
+        log::warn!("{warning}");
+    }
+    memory.state.warned_at = Some(context.started_at);
 }
 
 fn grant_digest(settings: &Settings) -> Result<Option<Sha256>> {

@@ -18,6 +18,8 @@ pub enum Plan {
     Apply(Sha256),
     /// Everything is taken down.
     TakeDown(Purge),
+    /// A person paused the box: nothing is touched.
+    Paused,
     /// Not now, or not this.
     Refuse(Error),
 }
@@ -48,19 +50,34 @@ pub struct Situation<'a> {
 
 /// Decides.
 pub fn decide(action: &Action, state: &State, situation: Situation<'_>) -> Plan {
+    let plan = wish(action, state, situation);
+    let touches = matches!(
+        plan,
+        Plan::Apply(_) | Plan::BringBack(_) | Plan::TakeDown(_)
+    );
+    if touches && state.pause_at(situation.now).is_some() {
+        Plan::Paused
+    } else {
+        plan
+    }
+}
+
+/// What would happen on a box that nobody paused.
+fn wish(action: &Action, state: &State, situation: Situation<'_>) -> Plan {
+    let put_off =
+        |sha: &Sha256| reason_to_wait(state, sha, situation.now).filter(|_| !situation.force);
     match action {
-        Action::None => bring_back(state, situation.current).map_or(Plan::Nothing, Plan::BringBack),
-        Action::Apply(sha) => {
-            match wait_until(state, sha, situation.now).filter(|_| !situation.force) {
-                Some((next_try_at, code)) => Plan::Refuse(Error::PutOff {
-                    why: format!(
-                        "{} failed with {code}, next try at {next_try_at}",
-                        sha.short()
-                    ),
-                }),
-                None => Plan::Apply(sha.clone()),
-            }
-        }
+        Action::None => match bring_back(state, situation.current) {
+            None => Plan::Nothing,
+            Some(release) => match put_off(&release.sha()) {
+                Some(why) => Plan::Refuse(Error::PutOff { why }),
+                None => Plan::BringBack(release),
+            },
+        },
+        Action::Apply(sha) => match put_off(sha) {
+            Some(why) => Plan::Refuse(Error::PutOff { why }),
+            None => Plan::Apply(sha.clone()),
+        },
         Action::Down { purge_volumes } => {
             let purge = match (purge_volumes, situation.may_purge) {
                 (false, _) => Purge::NotAsked,
@@ -86,6 +103,22 @@ fn bring_back(state: &State, current: Option<&ReleaseName>) -> Option<ReleaseNam
         .map(|_| applied.clone())
 }
 
+fn reason_to_wait(state: &State, sha: &Sha256, now: Timestamp) -> Option<String> {
+    if let Some(held) = state.held.as_ref().filter(|held| held.sha == *sha) {
+        return Some(format!(
+            "{} is held since {}: {}; another bundle, a changed configuration or `monky-deployd tick --force` lifts the hold",
+            sha.short(),
+            held.since.to_minute(),
+            held.why
+        ));
+    }
+    let (next_try_at, code) = wait_until(state, sha, now)?;
+    Some(format!(
+        "{} failed with {code}, next try at {next_try_at}",
+        sha.short()
+    ))
+}
+
 fn wait_until<'a>(state: &'a State, sha: &Sha256, now: Timestamp) -> Option<(Timestamp, &'a str)> {
     let failure = state
         .failure
@@ -100,7 +133,7 @@ fn wait_until<'a>(state: &'a State, sha: &Sha256, now: Timestamp) -> Option<(Tim
 mod tests {
     use super::*;
     use crate::names::EnvId;
-    use crate::state::{Applied, Down, Failure};
+    use crate::state::{Applied, Down, Failure, Held, Paused};
 
     fn sha(text: &str) -> Sha256 {
         Sha256::of(text.as_bytes())
@@ -120,6 +153,7 @@ mod tests {
             rendered_at: None,
             secrets: Vec::new(),
             duration_s: 0,
+            running: Vec::new(),
         });
         state
     }
@@ -130,6 +164,7 @@ mod tests {
             Plan::BringBack(_) => "bring back",
             Plan::Apply(_) => "apply",
             Plan::TakeDown(_) => "down",
+            Plan::Paused => "paused",
             Plan::Refuse(_) => "refuse",
         }
     }
@@ -151,6 +186,22 @@ mod tests {
         let down = |purged| State {
             down: Some(Down { at: at(0), purged }),
             ..State::new(&EnvId::new("env-a").unwrap())
+        };
+        let holding = |text: &str| State {
+            held: Some(Held {
+                sha: sha(text),
+                since: at(0),
+                why: "it failed".into(),
+            }),
+            ..state()
+        };
+        let paused = |until: Option<i64>| State {
+            paused: Some(Paused {
+                since: at(0),
+                until: until.map(at),
+                reason: "work".into(),
+            }),
+            ..state()
         };
         let new_box = || State::new(&EnvId::new("env-a").unwrap());
         let apply = |text: &str| Action::Apply(sha(text));
@@ -245,6 +296,57 @@ mod tests {
                 "the clock was set back during the back-off",
                 apply("new"),
                 failing(5000, 5100),
+                usual,
+                "apply",
+            ),
+            (
+                "a held bundle",
+                apply("new"),
+                holding("new"),
+                usual,
+                "refuse",
+            ),
+            (
+                "a held bundle, forced",
+                apply("new"),
+                holding("new"),
+                forced,
+                "apply",
+            ),
+            (
+                "another bundle than the held one",
+                apply("newer"),
+                holding("new"),
+                usual,
+                "apply",
+            ),
+            (
+                "a bundle on a paused box",
+                apply("new"),
+                paused(None),
+                usual,
+                "paused",
+            ),
+            (
+                "a down on a paused box",
+                Action::Down {
+                    purge_volumes: false,
+                },
+                paused(Some(2000)),
+                usual,
+                "paused",
+            ),
+            (
+                "nothing to do on a paused box",
+                Action::None,
+                paused(None),
+                usual,
+                "nothing",
+            ),
+            (
+                "a pause that is over",
+                apply("new"),
+                paused(Some(1000)),
                 usual,
                 "apply",
             ),

@@ -49,6 +49,7 @@ impl Bench {
             generation: None,
             rendered_at: None,
             secrets: Vec::new(),
+            images: Vec::new(),
         }
     }
 
