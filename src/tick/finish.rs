@@ -4,7 +4,7 @@
 use crate::code::Code;
 use crate::deploy::compose_output::Container;
 use crate::deploy::live;
-use crate::deploy::release::Releases;
+use crate::deploy::release::{Release, Releases};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::host::disk::Dir;
@@ -108,7 +108,9 @@ pub fn applied(
     memory.save(context)?;
     deliver(context, memory, peers, token)?;
     log::info!(sha = sha.short(), took:% = context.stopwatch; "applied");
-    clean_up(context, memory)
+    let releases = open_releases(context)?;
+    let deleted = clean_up(context, memory, &releases)?;
+    prune::images(context, &releases, &deleted)
 }
 
 /// A `down` succeeded.
@@ -185,6 +187,8 @@ pub fn failed(
         tell(context, memory, &told);
     }
     memory.save(context)?;
+    // A bundle that fails again and again is staged again and again.
+    clean_up(context, memory, &open_releases(context)?)?;
     deliver(context, memory, peers, token)
 }
 
@@ -326,8 +330,9 @@ pub fn deliver(
     memory.save(context)
 }
 
-/// Deletes releases that nobody needs any more, and the images that only they used.
-fn clean_up(context: &Context<'_>, memory: &Memory) -> Result<()> {
+/// Deletes releases that nobody needs any more, and the rendered variables of all but those that may run again. Gives
+/// the deleted ones.
+fn clean_up(context: &Context<'_>, memory: &Memory, releases: &Releases) -> Result<Vec<Release>> {
     let deploy = Dir::open(&context.settings.deploy_dir)?;
     let release_of =
         |applied: &Option<Applied>| applied.as_ref().and_then(|applied| applied.release.clone());
@@ -337,7 +342,9 @@ fn clean_up(context: &Context<'_>, memory: &Memory) -> Result<()> {
         live::current(&deploy)?,
     ];
     let kept = set_of(kept.into_iter().flatten());
-    let releases = Releases::open(&deploy)?;
-    let deleted = releases.prune(&kept, context.settings.keep_releases)?;
-    prune::images(context, &releases, &deleted)
+    releases.prune(&kept, context.settings.keep_releases)
+}
+
+fn open_releases(context: &Context<'_>) -> Result<Releases> {
+    Releases::open(&Dir::open_or_create(&context.settings.deploy_dir)?)
 }
