@@ -15,6 +15,8 @@ use ureq::http::Method;
 
 /// The most that a bundle may have, in bytes.
 pub const BUNDLE_CAP_BYTES: u64 = 4 * 1024 * 1024;
+/// The most that a report's `log_tail` may have, in bytes.
+const LOG_TAIL_CAP_BYTES: usize = 64 * 1024;
 
 /// What tenancy wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,10 +246,8 @@ impl Tenancy {
                 .unwrap_or_default()
                 .to_owned()
         };
-        minimal.insert(
-            "log_tail".into(),
-            format!("{}\n{}", part("detail"), part("log_tail")).into(),
-        );
+        let tail = format!("{}\n{}", part("detail"), part("log_tail"));
+        minimal.insert("log_tail".into(), cut_log_tail(&tail).into());
         self.post(bearer, "/v1/agent/report", body, Some(&minimal.into()))
             .map(drop)
     }
@@ -345,6 +345,20 @@ pub(super) fn dial_remedy(
         "check {tunneler}, that the host identity has the attribute {attribute} and a dial policy for the service {service}, \
          and the port: {port_hint}{identity}"
     )
+}
+
+/// As much of the beginning of a log as a report carries.
+pub fn cut_log_tail(text: &str) -> &str {
+    cut(text, LOG_TAIL_CAP_BYTES)
+}
+
+/// The beginning of `text`, at most `cap` bytes, at a character's end.
+fn cut(text: &str, cap: usize) -> &str {
+    let end = (0..=cap.min(text.len()))
+        .rev()
+        .find(|end| text.is_char_boundary(*end))
+        .unwrap_or(0);
+    text.get(..end).unwrap_or_default()
 }
 
 fn bearer_header(bearer: &Secret) -> zeroize::Zeroizing<String> {
@@ -464,5 +478,11 @@ mod tests {
             (good.grant.expose(), good.ttl_s, good.addr.as_deref()),
             ("a.b.c", 3_600, Some("https://b:1"))
         );
+    }
+
+    #[test]
+    fn a_cut_keeps_whole_characters() {
+        assert_eq!(cut("aä", 2), "a");
+        assert_eq!(cut("aä", 3), "aä");
     }
 }

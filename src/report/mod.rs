@@ -7,11 +7,10 @@ use crate::deploy::trouble;
 use crate::error::Error;
 use crate::outcome::ResultWord;
 use crate::redact::Redactor;
+use crate::remote::tenancy::cut_log_tail;
 use crate::state::State;
 use serde_json::{Value, json};
 
-/// The most that `log_tail` may have, in bytes.
-const LOG_TAIL_CAP_BYTES: usize = 64 * 1024;
 /// The most that `detail` may have, in characters.
 const DETAIL_CHARACTERS: usize = 900;
 /// The spool's limits.
@@ -73,9 +72,7 @@ impl Report<'_> {
             ("detail", self.detail.as_ref().map(|detail| json!(detail))),
             (
                 "log_tail",
-                self.log_tail
-                    .as_ref()
-                    .map(|tail| json!(cut(tail, LOG_TAIL_CAP_BYTES))),
+                self.log_tail.as_ref().map(|tail| json!(cut_log_tail(tail))),
             ),
             ("restored", self.restored.map(|sha| json!(sha))),
         ];
@@ -140,15 +137,6 @@ pub fn spool(state: &mut State, report: Value) {
     }
 }
 
-/// The beginning of `text`, at most `cap` bytes, at a character's end.
-fn cut(text: &str, cap: usize) -> &str {
-    let end = (0..=cap.min(text.len()))
-        .rev()
-        .find(|end| text.is_char_boundary(*end))
-        .unwrap_or(0);
-    text.get(..end).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,11 +191,5 @@ mod tests {
                 .sum::<usize>()
                 <= 1024 * 1024
         );
-    }
-
-    #[test]
-    fn a_cut_keeps_whole_characters() {
-        assert_eq!(cut("aä", 2), "a");
-        assert_eq!(cut("aä", 3), "aä");
     }
 }

@@ -287,7 +287,16 @@ pub fn with_bearer<T>(
             log::warn!("tenancy refuses the token: {refusal}");
             set_aside(context, memory)?;
             *token = bootstrap(context, memory, peers)?;
-            call(&peers.tenancy, &token.secret).map_err(|error| bound_elsewhere(context, error))
+            match call(&peers.tenancy, &token.secret) {
+                // OpenBao takes a superseded grant until it expires; only tenancy knows better.
+                Err(Error::Answer(refusal)) if is_unauthenticated(&refusal) => {
+                    set_aside(context, memory)?;
+                    Err(Error::NoGrant {
+                        why: format!("tenancy refuses the new token, too: {refusal}"),
+                    })
+                }
+                answered => answered.map_err(|error| bound_elsewhere(context, error)),
+            }
         }
         answered => answered.map_err(|error| bound_elsewhere(context, error)),
     }
