@@ -29,6 +29,13 @@ fn ailment(container: &Container) -> Option<String> {
     match (container.state.as_str(), container.health.as_str()) {
         ("running", "unhealthy") => Some("unhealthy".into()),
         ("running", _) => None,
+        // A job may outlast the wait for health; then it ran when its bundle was applied, and has ended well since.
+        ("exited", _)
+            if container.exit_code == 0
+                && matches!(container.policy.as_str(), "" | "no" | "on-failure") =>
+        {
+            None
+        }
         (state, _) => Some(state.to_owned()),
     }
 }
@@ -93,10 +100,25 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_outlasted_the_wait_and_ended_well_is_no_drift() {
+        let ended = |policy: &str, exit_code| Container {
+            policy: policy.into(),
+            exit_code,
+            ..container("job", "exited", "")
+        };
+        let is_drift = |container| !find(&["job".into()], &[container]).is_empty();
+        for policy in ["", "no", "on-failure"] {
+            assert!(!is_drift(ended(policy, 0)), "{policy}");
+            assert!(is_drift(ended(policy, 1)), "{policy}");
+        }
+        assert!(is_drift(ended("always", 0)) && is_drift(ended("unless-stopped", 0)));
+    }
+
+    #[test]
     fn one_bad_replica_is_drift() {
         let containers = [
             container("api", "running", ""),
-            container("api", "exited", ""),
+            container("api", "restarting", ""),
         ];
         assert_eq!(find(&["api".into()], &containers).len(), 1);
     }

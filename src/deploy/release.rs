@@ -274,6 +274,11 @@ impl Staging<'_> {
             let sha256 = Sha256::of(bytes);
             (path.clone(), FileRecord { sha256, executable })
         }));
+        // What is kept for a rendering that ran before is still its own, also if it fails now.
+        let images = match exists {
+            true => self.releases.load(&name)?.map(|known| known.images),
+            false => None,
+        };
         let release = Release {
             name: name.clone(),
             compose_file: bundle.compose_file().clone(),
@@ -283,7 +288,7 @@ impl Staging<'_> {
             generation: bundle.meta().generation,
             rendered_at: bundle.meta().rendered_at.clone(),
             secrets: details.secrets,
-            images: Vec::new(),
+            images: images.unwrap_or_default(),
         };
         let record = encode(&release)?;
         let releases = &self.releases.dir;

@@ -68,7 +68,7 @@ fn sentence(value: &Value) -> String {
                 .into_iter()
                 .filter_map(|name| fields.get(name))
                 .map(sentence)
-                .next();
+                .find(|text| !text.is_empty());
             // FastAPI names the field by its way: ["body", "facts", "docker"].
             let place = fields.get("loc").and_then(Value::as_array).map(|way| {
                 way.iter()
@@ -103,6 +103,11 @@ mod tests {
             ),
             (
                 r#"{"detail":{"code":"A_B","message":"m"}}"#,
+                Some("A_B"),
+                "m",
+            ),
+            (
+                r#"{"detail":{"code":"A_B","message":null,"error":"m"}}"#,
                 Some("A_B"),
                 "m",
             ),

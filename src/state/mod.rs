@@ -361,10 +361,10 @@ impl State {
     /// that it can come back when the hold is lifted.
     pub fn note_restored(&mut self, applied: Applied, held: Option<Held>) {
         self.history.retain(|sha| *sha != applied.sha);
-        self.previous = self
-            .applied
-            .take()
-            .filter(|before| before.sha != applied.sha);
+        let before = self.applied.take();
+        if let Some(before) = before.filter(|before| before.sha != applied.sha) {
+            self.previous = Some(before);
+        }
         self.applied = Some(applied);
         self.failure = None;
         self.drift = None;

@@ -69,8 +69,8 @@ pub fn bring_up(
     let live = Live::open(deploy)?;
     context.enter("looking at the containers");
     let before = docker.containers()?;
-    refuse_foreign(context, &memory.state, &before)?;
-    note_project_dir(context, memory)?;
+    let adopted = refuse_foreign(context, &memory.state, &before)?;
+    note_project_dirs(context, memory, adopted)?;
     heal(context, &before)?;
     context.enter("promoting the release");
     live.promote(releases, &release)?;
@@ -128,16 +128,22 @@ pub fn bring_up(
     })
 }
 
-/// What is made from this directory is ours from here on, also when the configuration moves it one day.
-fn note_project_dir(context: &Context<'_>, memory: &mut Memory) -> Result<()> {
+/// What is made from this directory is ours from here on, also when the configuration moves it one day. So is what was
+/// adopted: Compose does not make a container anew whose service stays the same, and it keeps its old label then.
+fn note_project_dirs(
+    context: &Context<'_>,
+    memory: &mut Memory,
+    adopted: Vec<String>,
+) -> Result<()> {
     let own = resolved(&context.settings.deploy_dir.join(deploy_dir::LIVE))
         .display()
         .to_string();
-    if !memory.state.project_dirs.contains(&own) {
-        memory.state.project_dirs.push(own);
-        memory.save(context)?;
+    for directory in adopted.into_iter().chain([own]) {
+        if !memory.state.project_dirs.contains(&directory) {
+            memory.state.project_dirs.push(directory);
+        }
     }
-    Ok(())
+    memory.save(context)
 }
 
 /// Paths are compared with their symlinks resolved.
@@ -146,8 +152,12 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 /// Containers under our project's name that were made from another directory are somebody else's: `--remove-orphans`
-/// must not take them.
-fn refuse_foreign(context: &Context<'_>, state: &State, containers: &[Container]) -> Result<()> {
+/// must not take them. Gives the directories that this tick adopts.
+fn refuse_foreign(
+    context: &Context<'_>,
+    state: &State,
+    containers: &[Container],
+) -> Result<Vec<String>> {
     let ours = resolved(&context.settings.deploy_dir.join(deploy_dir::LIVE));
     let is_foreign = |container: &&Container| {
         let made_from = resolved(Path::new(&container.working_dir));
@@ -158,11 +168,16 @@ fn refuse_foreign(context: &Context<'_>, state: &State, containers: &[Container]
         !container.working_dir.is_empty() && made_from != ours && !is_known
     };
     let Some(foreign) = containers.iter().find(is_foreign) else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     if context.options.adopt {
         log::warn!(container = foreign.name, made_from = foreign.working_dir; "taking over a deployment that was made by hand; its volumes stay");
-        return Ok(());
+        let made_from = |container: &Container| resolved(Path::new(&container.working_dir));
+        return Ok(containers
+            .iter()
+            .filter(is_foreign)
+            .map(|container| made_from(container).display().to_string())
+            .collect());
     }
     Err(Error::ProjectConflict {
         project: context.settings.compose_project.to_string(),

@@ -37,6 +37,13 @@ pub struct TickOptions {
     pub prune: bool,
 }
 
+impl TickOptions {
+    /// A person asks for something that must happen in this tick, due or not.
+    pub fn is_order(self) -> bool {
+        self.force || self.adopt || self.prune || self.purge_volumes
+    }
+}
+
 /// The unchanging side of a tick.
 pub struct Context<'a> {
     /// The configuration.

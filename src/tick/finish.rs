@@ -113,6 +113,16 @@ pub fn applied(
     prune::images(context, &releases, &deleted)
 }
 
+/// The applied release is up again after tenancy went back to it: what was seen and kept of the failed one is of no use.
+///
+/// # Errors
+/// A failed file operation.
+pub fn brought_back(context: &Context<'_>, memory: &mut Memory) -> Result<()> {
+    memory.state.failing_since = None;
+    memory.state.drift = None;
+    clean_up(context, memory, &open_releases(context)?).map(drop)
+}
+
 /// A `down` succeeded.
 ///
 /// # Errors
@@ -193,7 +203,14 @@ pub fn failed(
 }
 
 /// A person brought an earlier bundle back; tenancy hears of it when it can.
-pub fn restored_by_hand(context: &Context<'_>, memory: &mut Memory, running: Running) {
+///
+/// # Errors
+/// A failed file operation.
+pub fn restored_by_hand(
+    context: &Context<'_>,
+    memory: &mut Memory,
+    running: Running,
+) -> Result<()> {
     let sha = running.applied.sha.clone();
     let secrets = apply::secret_names(Some(&running.applied));
     let told = Told {
@@ -208,6 +225,8 @@ pub fn restored_by_hand(context: &Context<'_>, memory: &mut Memory, running: Run
     };
     note_success(context, memory, ResultWord::Applied);
     tell(context, memory, &told);
+    memory.save(context)?;
+    clean_up(context, memory, &open_releases(context)?).map(drop)
 }
 
 fn is_about_containers(error: &Error) -> bool {

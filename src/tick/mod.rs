@@ -23,6 +23,7 @@ mod token;
 pub use context::TickOptions;
 
 use crate::deploy::live;
+use crate::deploy::release::Releases;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::host::clock::Timestamp;
@@ -160,7 +161,8 @@ fn go(context: &Context<'_>, memory: &mut Memory) -> Result<Done> {
     let current = live::current(&deploy)?;
     let situation = Situation {
         current: current.as_ref(),
-        force: context.options.force,
+        // Whoever adopts has mended what the bundle was put off for.
+        force: context.options.force || context.options.adopt,
         may_purge: down::may_purge(settings, context.options),
         now: context.started_at,
     };
@@ -168,6 +170,9 @@ fn go(context: &Context<'_>, memory: &mut Memory) -> Result<Done> {
         Plan::Nothing => {
             memory.state.failing_since = None;
             repair::repair(context, memory)?;
+            if context.options.prune {
+                prune::images(context, &Releases::open(&deploy)?, &[])?;
+            }
             Ok(if memory.state.down.is_some() {
                 Done::Down
             } else {
@@ -178,7 +183,9 @@ fn go(context: &Context<'_>, memory: &mut Memory) -> Result<Done> {
         Plan::BringBack(release) => {
             let sha = release.sha();
             let brought = bring_up::bring_back(context, memory, &release);
-            conclude(context, memory, &peers, token, Some(&sha), brought).map(|_| Done::Converged)
+            conclude(context, memory, &peers, token, Some(&sha), brought)?;
+            finish::brought_back(context, memory)?;
+            Ok(Done::Converged)
         }
         Plan::Apply(sha) => {
             let desired = Desired {
@@ -239,8 +246,12 @@ fn ask(context: &Context<'_>, memory: &mut Memory, peers: &Peers<'_>) -> Result<
             remedy: format!("check env_id in {}", context.settings.path.display()),
         });
     }
-    let is_wanted_still =
-        |held: &Held| matches!(&checkin.action, Action::Apply(sha) if *sha == held.sha);
+    let is_wanted_still = |held: &Held| match &checkin.action {
+        Action::Apply(sha) => *sha == held.sha,
+        // It changes nothing.
+        Action::Unknown(_) => true,
+        Action::None | Action::Down { .. } => false,
+    };
     memory.state.held = memory.state.held.take().filter(is_wanted_still);
     memory.state.retired_said_at = None;
     memory.pulse.checkin_at = Some(Timestamp::now());
@@ -272,9 +283,10 @@ fn conclude<T>(
         return ended;
     }
     let evidence = Evidence::of(context, error);
-    let aftermath = sha
-        .map(|sha| restore::after_failure(context, memory, sha, error))
-        .unwrap_or_default();
+    let aftermath = match sha {
+        Some(_) => restore::after_failure(context, memory, error),
+        None => restore::Aftermath::Nothing,
+    };
     if !context.interrupt.is_pending() {
         let failed = Failed {
             sha,
@@ -295,13 +307,7 @@ fn load(context: &Context<'_>, grant: Option<&Sha256>) -> Result<Memory> {
         &context.settings.env_id,
         warn,
     )?;
-    match origin {
-        Origin::Own | Origin::New => {}
-        Origin::Imported => log::info!("the state of 0.1.x was imported"),
-        Origin::SetAside(name) => {
-            log::error!("state.json could not be read and stands aside as {name}; starting afresh")
-        }
-    }
+    tell_origin(&origin);
     if has_changed(context, &state, grant) {
         state.held = None;
         state.failure = None;
@@ -312,6 +318,16 @@ fn load(context: &Context<'_>, grant: Option<&Sha256>) -> Result<Memory> {
         Heartbeat::load(context.state_dir),
         context.started_at,
     ))
+}
+
+fn tell_origin(origin: &Origin) {
+    match origin {
+        Origin::Own | Origin::New => {}
+        Origin::Imported => log::info!("the state of 0.1.x was imported"),
+        Origin::SetAside(name) => {
+            log::error!("state.json could not be read and stands aside as {name}; starting afresh")
+        }
+    }
 }
 
 fn refuse_remembered_mismatch(
@@ -339,7 +355,7 @@ fn refuse_remembered_mismatch(
 
 fn is_due(context: &Context<'_>, memory: &Memory, grant: Option<&Sha256>) -> bool {
     let state = &memory.state;
-    context.options.force
+    context.options.is_order()
         || has_changed(context, state, grant)
         || !state.reports.is_empty()
         || memory

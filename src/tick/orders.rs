@@ -11,11 +11,11 @@ use crate::host::paths::deploy_dir;
 use crate::names::{ReleaseName, Sha256};
 use crate::redact::Redactor;
 use crate::settings::Settings;
-use crate::state::heartbeat::Heartbeat;
 use crate::state::store::Store;
 use crate::state::{Held, Paused, State};
+use crate::tick;
 use crate::tick::bring_up::bring_back;
-use crate::tick::context::{Context, Memory, TickOptions};
+use crate::tick::context::{Context, TickOptions};
 use crate::tick::finish;
 
 /// Pauses the box for `for_s` seconds, or until `resume`: ticks go on checking in and touch nothing. Gives the line for the
@@ -83,18 +83,15 @@ pub fn restore(
         &state_dir,
         &lock,
     );
-    let warn = &mut |warning: String| log::warn!("{warning}");
-    let (store, state, _) = Store::load(&state_dir, &lock, &settings.env_id, warn)?;
-    let mut memory = Memory::new(
-        store,
-        state,
-        Heartbeat::load(&state_dir),
-        context.started_at,
-    );
+    let grant = tick::grant_digest(settings)?;
+    let mut memory = tick::load(&context, grant.as_ref())?;
     let deploy = Dir::open_or_create(&settings.deploy_dir)?;
     let present = live::current(&deploy)?;
     let release = choose(&Releases::open(&deploy)?, &memory.state, sha)?;
-    let running = bring_back(&context, &mut memory, &release)?;
+    let running = bring_back(&context, &mut memory, &release).inspect_err(|_| {
+        // The error says more than what keeps the log from being written.
+        let _ = context.save_apply_log();
+    })?;
     let restored = running.applied.sha.clone();
     let held = present
         .map(|present| present.sha())
@@ -109,8 +106,11 @@ pub fn restore(
         .map(|held| format!("; {} is held", held.sha.short()))
         .unwrap_or_default();
     memory.state.note_restored(running.applied.clone(), held);
-    finish::restored_by_hand(&context, &mut memory, running);
-    memory.save(&context)?;
+    // What changed before this order does not lift its hold.
+    memory.state.config_sha256 = Some(settings.sha256.clone());
+    memory.state.grant_sha256 = grant;
+    finish::restored_by_hand(&context, &mut memory, running)?;
+    context.save_apply_log()?;
     Ok(format!("{} is up again{holds}\n", restored.short()))
 }
 
@@ -187,7 +187,8 @@ fn with_state(
         log::warn!("{line}")
     })?;
     let warn = &mut |warning: String| log::warn!("{warning}");
-    let (mut store, mut state, _) = Store::load(&state_dir, &lock, &settings.env_id, warn)?;
+    let (mut store, mut state, origin) = Store::load(&state_dir, &lock, &settings.env_id, warn)?;
+    tick::tell_origin(&origin);
     change(&mut state);
     store.save(&state_dir, &lock, &state)
 }

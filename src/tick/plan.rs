@@ -51,9 +51,13 @@ pub struct Situation<'a> {
 /// Decides.
 pub fn decide(action: &Action, state: &State, situation: Situation<'_>) -> Plan {
     let plan = wish(action, state, situation);
+    // A pause goes before a hold or a back-off: nothing is wrong with a box that a person paused.
     let touches = matches!(
         plan,
-        Plan::Apply(_) | Plan::BringBack(_) | Plan::TakeDown(_)
+        Plan::Apply(_)
+            | Plan::BringBack(_)
+            | Plan::TakeDown(_)
+            | Plan::Refuse(Error::PutOff { .. })
     );
     if touches && state.pause_at(situation.now).is_some() {
         Plan::Paused

@@ -1,5 +1,5 @@
-//! Deleting images after a good apply: those that only deleted releases used, and with `tick --prune` all that no kept
-//! release uses. Docker is never forced, so an image that any container uses, a stranger's too, always stays.
+//! Deleting images: after a good apply those that only deleted releases used, and with `tick --prune`, after an apply or
+//! with nothing to do, all that no kept release uses. Docker is never forced, so an image that any container uses, a stranger's too, always stays.
 
 use crate::deploy::release::{Release, Releases};
 use crate::error::Result;

@@ -107,7 +107,7 @@ pub fn repair(context: &Context<'_>, memory: &mut Memory) -> Result<()> {
     };
     if tries >= TRIES {
         log::warn!(
-            "the drift was repaired {tries} times in vain; nothing more is tried until the picture changes"
+            "this was the last of {tries} repairs; should it not help, nothing more is tried until the picture changes"
         );
     }
     let pause_s = pacing::pause_s(context.settings.interval_s, tries, Cause::Outside);

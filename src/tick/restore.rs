@@ -3,9 +3,11 @@
 //! times before it is held. Either way nothing is deployed again and again.
 
 use crate::code::Code;
-use crate::error::Error;
+use crate::deploy::live;
+use crate::error::{Error, Result};
 use crate::host::clock::Timestamp;
-use crate::names::Sha256;
+use crate::host::disk::Dir;
+use crate::names::{ReleaseName, Sha256};
 use crate::redact::Redactor;
 use crate::report;
 use crate::settings::OnUnhealthy;
@@ -34,33 +36,43 @@ pub enum Aftermath {
 }
 
 /// Brings the applied release back if that is configured and `error` came after `up`.
-pub fn after_failure(
-    context: &Context<'_>,
-    memory: &mut Memory,
-    failed: &Sha256,
-    error: &Error,
-) -> Aftermath {
+pub fn after_failure(context: &Context<'_>, memory: &mut Memory, error: &Error) -> Aftermath {
     if context.settings.on_unhealthy != OnUnhealthy::Restore || !came_after_up(error.code()) {
         return Aftermath::Nothing;
     }
-    let applied = memory
-        .state
-        .applied
-        .clone()
-        .filter(|applied| applied.sha != *failed);
-    let Some((sha, release)) = applied.and_then(|applied| Some((applied.sha, applied.release?)))
-    else {
-        log::warn!("there is no earlier release to bring back");
-        return Aftermath::Nothing;
+    let release = match applied_release(context, memory) {
+        Ok(Some(release)) => release,
+        Ok(None) => {
+            log::warn!("there is no earlier release to bring back");
+            return Aftermath::Nothing;
+        }
+        Err(error) => {
+            log::warn!("whether there is an earlier release to bring back cannot be told: {error}");
+            return Aftermath::Nothing;
+        }
     };
+    let sha = release.sha();
     log::error!(code = error.code().as_str(); "{error}");
     match bring_back(context, memory, &release) {
         Ok(_) => {
             log::info!(sha = sha.short(); "the applied release is up again");
             Aftermath::Restored(sha)
         }
-        Err(error) => Aftermath::Lost { sha, error },
+        Err(error) => {
+            log::error!(code = error.code().as_str(); "the applied release did not come back: {error}");
+            Aftermath::Lost { sha, error }
+        }
     }
+}
+
+/// The applied release, unless it is the one that has just failed. It may be another rendering of the same bundle: with
+/// the secrets as they were.
+fn applied_release(context: &Context<'_>, memory: &Memory) -> Result<Option<ReleaseName>> {
+    let failed = live::current(&Dir::open(&context.settings.deploy_dir)?)?;
+    let applied = memory.state.applied.as_ref();
+    Ok(applied
+        .and_then(|applied| applied.release.clone())
+        .filter(|release| failed.as_ref() != Some(release)))
 }
 
 fn came_after_up(code: Code) -> bool {

@@ -15,7 +15,10 @@ use tempfile::TempDir;
 pub fn agent_binary() -> PathBuf {
     std::env::var_os("MONKY_DEPLOYD_BIN")
         .filter(|path| !path.is_empty())
-        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_monky-deployd")), PathBuf::from)
+        .map_or_else(
+            || PathBuf::from(env!("CARGO_BIN_EXE_monky-deployd")),
+            PathBuf::from,
+        )
 }
 
 /// A box.
@@ -28,8 +31,20 @@ pub struct AgentBox {
 impl AgentBox {
     /// A box for `env_id` that talks to nobody yet. Waits are as short as they can be.
     pub fn new(env_id: &str) -> Self {
-        let dir = tempfile::Builder::new().prefix("monky-box-").tempdir().unwrap();
-        let mut new = Self { dir, keys: BTreeMap::new(), env: BTreeMap::new() };
+        Self::new_below(&std::env::temp_dir(), env_id)
+    }
+
+    /// A box below a directory of the test's choice.
+    pub fn new_below(parent: &Path, env_id: &str) -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("monky-box-")
+            .tempdir_in(parent)
+            .unwrap();
+        let mut new = Self {
+            dir,
+            keys: BTreeMap::new(),
+            env: BTreeMap::new(),
+        };
         let state = new.state_dir().display().to_string();
         let bootstrap = new.path("bootstrap.jwt").display().to_string();
         for (key, value) in [
@@ -50,13 +65,26 @@ impl AgentBox {
     }
 
     /// A box that talks to these peers, with a CA file and a bootstrap grant.
-    pub fn connected(env_id: &str, tenancy_url: &str, bao_url: &str, ca_pem: &str, grant: &str) -> Self {
+    pub fn connected(
+        env_id: &str,
+        tenancy_url: &str,
+        bao_url: &str,
+        ca_pem: &str,
+        grant: &str,
+    ) -> Self {
         let mut new = Self::new(env_id);
-        let ca = new.path("ca.pem");
-        fs::write(&ca, ca_pem).unwrap();
-        new.set("tenancy.base_url", tenancy_url).set("bao.addr", bao_url).set("bao.ca_file", ca.to_str().unwrap());
-        new.stage_grant(grant);
+        new.connect(tenancy_url, bao_url, ca_pem, grant);
         new
+    }
+
+    /// Makes the box talk to these peers, with a CA file and a bootstrap grant.
+    pub fn connect(&mut self, tenancy_url: &str, bao_url: &str, ca_pem: &str, grant: &str) {
+        let ca = self.path("ca.pem");
+        fs::write(&ca, ca_pem).unwrap();
+        self.set("tenancy.base_url", tenancy_url)
+            .set("bao.addr", bao_url)
+            .set("bao.ca_file", ca.to_str().unwrap());
+        self.stage_grant(grant);
     }
 
     /// Sets a key of the configuration (`tenancy.timeout_s`).
@@ -93,7 +121,11 @@ impl AgentBox {
         }
         for group in ["tenancy", "bao"] {
             let prefix = format!("{group}.");
-            let inner: Vec<_> = self.keys.iter().filter_map(|(key, value)| Some((key.strip_prefix(&prefix)?, value))).collect();
+            let inner: Vec<_> = self
+                .keys
+                .iter()
+                .filter_map(|(key, value)| Some((key.strip_prefix(&prefix)?, value)))
+                .collect();
             if !inner.is_empty() {
                 writeln!(text, "{group}:").unwrap();
             }
@@ -123,7 +155,10 @@ impl AgentBox {
 
     /// The deploy directory.
     pub fn deploy_dir(&self) -> PathBuf {
-        self.keys.get("deploy_dir").map_or_else(|| self.state_dir().join(&self.keys["env_id"]), PathBuf::from)
+        self.keys.get("deploy_dir").map_or_else(
+            || self.state_dir().join(&self.keys["env_id"]),
+            PathBuf::from,
+        )
     }
 
     /// A path in `live/`.
@@ -146,7 +181,10 @@ impl AgentBox {
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         let mut command = Command::new(agent_binary());
         command.arg("--config").arg(self.config_file()).args(args);
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).envs(&self.env);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(&self.env);
         for name in ["DOCKER_HOST", "RUST_BACKTRACE"] {
             if let (Some(value), false) = (std::env::var_os(name), self.env.contains_key(name)) {
                 command.env(name, value);
@@ -159,7 +197,13 @@ impl AgentBox {
     /// Runs the agent to its end.
     pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
         let output = self.command(args).output().unwrap();
-        Ran::new(args.iter().map(|arg| arg.as_ref().to_string_lossy().into_owned()).collect(), output, self.tree())
+        Ran::new(
+            args.iter()
+                .map(|arg| arg.as_ref().to_string_lossy().into_owned())
+                .collect(),
+            output,
+            self.tree(),
+        )
     }
 
     /// Runs a tick that ignores the pacing.
@@ -181,11 +225,17 @@ impl AgentBox {
 }
 
 fn list(root: &Path, directory: &Path, text: &mut String) {
-    let Ok(entries) = fs::read_dir(directory) else { return };
-    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let Ok(entries) = fs::read_dir(directory) else {
+        return;
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
     paths.sort();
     for path in paths {
-        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        let Ok(meta) = fs::symlink_metadata(&path) else {
+            continue;
+        };
         let name = path.strip_prefix(root).unwrap_or(&path).display();
         writeln!(text, "  {:04o} {name}", meta.permissions().mode() & 0o7777).unwrap();
         if meta.is_dir() {
@@ -211,21 +261,33 @@ impl Ran {
     #[track_caller]
     pub fn exits(&self, code: i32) -> &Self {
         assert_eq!(self.output.status.code(), Some(code), "{}", self.story());
-        assert!(code == 70 || !self.stderr_text().contains("panic"), "{}", self.story());
+        assert!(
+            code == 70 || !self.stderr_text().contains("panic"),
+            "{}",
+            self.story()
+        );
         self
     }
 
     /// Asserts that it said so, on either stream.
     #[track_caller]
     pub fn says(&self, words: &str) -> &Self {
-        assert!(self.stderr_text().contains(words) || self.stdout_text().contains(words), "«{words}» was not said\n{}", self.story());
+        assert!(
+            self.stderr_text().contains(words) || self.stdout_text().contains(words),
+            "«{words}» was not said\n{}",
+            self.story()
+        );
         self
     }
 
     /// Asserts that it did not say so.
     #[track_caller]
     pub fn is_silent_on(&self, words: &str) -> &Self {
-        assert!(!self.stderr_text().contains(words) && !self.stdout_text().contains(words), "«{words}» was said\n{}", self.story());
+        assert!(
+            !self.stderr_text().contains(words) && !self.stdout_text().contains(words),
+            "«{words}» was said\n{}",
+            self.story()
+        );
         self
     }
 

@@ -22,4 +22,6 @@ pub mod real_bao;
 pub mod real_docker;
 pub mod real_process;
 pub mod real_registry;
+pub mod scene;
 pub mod skip;
+pub mod stand_in;

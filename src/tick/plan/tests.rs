@@ -206,6 +206,23 @@ fn decisions() {
             "paused",
         ),
         (
+            "a held bundle on a paused box",
+            apply("new"),
+            State {
+                held: holding("new").held,
+                ..paused(None)
+            },
+            usual,
+            "paused",
+        ),
+        (
+            "a word that we do not know, on a paused box",
+            Action::Unknown("dance".into()),
+            paused(None),
+            usual,
+            "refuse",
+        ),
+        (
             "nothing to do on a paused box",
             Action::None,
             paused(None),

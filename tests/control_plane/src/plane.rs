@@ -105,7 +105,7 @@ impl ControlPlane {
     }
 
     /// Tenancy alone, in front of a real OpenBao whose root token it uses for look-ups. `grants` must be the signer whose key
-    /// that OpenBao trusts: `RealBao::provision` sees to it.
+    /// that OpenBao trusts.
     pub fn start_with_real_bao(
         options: Options,
         addr: &str,

@@ -1,4 +1,4 @@
-//! The shapes that the real 2.7.2 was seen to answer with; `tests/real_bao.rs` holds both servers against each other.
+//! The shapes that the real 2.7.2 was seen to answer with; `tests/e2e/fake_matches_real.rs` holds both servers against each other.
 
 use super::*;
 use crate::clock;

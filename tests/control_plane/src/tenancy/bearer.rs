@@ -1,6 +1,6 @@
 //! Owns how tenancy learns who a bearer is: from the fake in this process, or from a real OpenBao with a root token.
 //!
-//! Gives the token's metadata, "unknown", or "cannot tell"; also sets up a real OpenBao as the estate has it.
+//! Gives the token's metadata, "unknown", or "cannot tell".
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +9,6 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::bao::FakeBao;
-use crate::grants::Grants;
 use crate::http::{Client, Response};
 
 /// Where bearers are looked up.
@@ -82,41 +81,7 @@ impl RealBao {
             .send(method, &format!("/v1/{path}"), &headers, &body)
     }
 
-    /// Makes the estate's mounts, role and policy: `jwt-tenancy`, `see-env`, KV v2 `monky`.
-    pub fn provision(&self, grants: &Grants) -> io::Result<()> {
-        self.must(
-            "POST",
-            "sys/mounts/monky",
-            &json!({"type": "kv", "options": {"version": "2"}}),
-        )?;
-        self.must("POST", "sys/auth/jwt-tenancy", &json!({"type": "jwt"}))?;
-        let mounts = self.must("GET", "sys/auth", &Value::Null)?;
-        let accessor = mounts
-            .pointer("/data/jwt-tenancy~1/accessor")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        let config = json!({"jwt_validation_pubkeys": [grants.public_key_pem()], "jwt_supported_algs": ["ES256"]});
-        self.must("POST", "auth/jwt-tenancy/config", &config)?;
-        self.must(
-            "PUT",
-            "sys/policies/acl/see-env",
-            &json!({"policy": policy(accessor)}),
-        )?;
-        self.must(
-            "POST",
-            "auth/jwt-tenancy/role/see-env",
-            &role("24h", "720h"),
-        )?;
-        Ok(())
-    }
-
-    /// Sets the TTLs of tokens from later logins, e.g. `90s`.
-    pub fn set_token_ttl(&self, ttl: &str, max_ttl: &str) -> io::Result<()> {
-        self.must("POST", "auth/jwt-tenancy/role/see-env", &role(ttl, max_ttl))
-            .map(drop)
-    }
-
-    /// Writes a new version of a secret in `monky`; gives its number. The mount needs a moment after `provision`: a 400 that
+    /// Writes a new version of a secret in `monky`; gives its number. A fresh mount needs a moment: a 400 that
     /// says so is tried again.
     pub fn put_secret(&self, path: &str, data: &Value) -> io::Result<u64> {
         let target = format!("monky/data/{path}");
@@ -179,30 +144,4 @@ impl RealBao {
             Ok(response) => Lookup::Unavailable(format!("OpenBao answered {}", response.status)),
         }
     }
-}
-
-fn role(ttl: &str, max_ttl: &str) -> Value {
-    json!({
-        "role_type": "jwt",
-        "user_claim": "sub",
-        "bound_audiences": ["openbao-see-env"],
-        "bound_claims": {"kind": "deploy-grant"},
-        "claim_mappings": {"env_id": "env_id", "jti": "grant_jti"},
-        "token_policies": ["see-env"],
-        "token_no_default_policy": true,
-        "token_ttl": ttl,
-        "token_max_ttl": max_ttl,
-    })
-}
-
-fn policy(accessor: &str) -> String {
-    let own = format!("{{{{identity.entity.aliases.{accessor}.metadata.env_id}}}}/see/*");
-    [
-        (format!("monky/data/{own}"), "read"),
-        (format!("monky/metadata/{own}"), "list"),
-        ("auth/token/renew-self".to_owned(), "update"),
-        ("auth/token/lookup-self".to_owned(), "read"),
-    ]
-    .map(|(path, capability)| format!("path \"{path}\" {{ capabilities = [\"{capability}\"] }}\n"))
-    .concat()
 }
