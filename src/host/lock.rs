@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 /// How long a left-behind process group has between SIGTERM and SIGKILL.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(10);
 const RECORD_CAP_BYTES: u64 = 4_096;
+const ENVIRON_CAP_BYTES: u64 = 1024 * 1024;
 
 /// What the lock file says of its holder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub struct Holder {
     pub stage: String,
     /// The running child's process group.
     pub child: Option<Child>,
+    /// A child is about to start, and its group is not known yet.
+    #[serde(default)]
+    pub is_spawning: bool,
 }
 
 /// A child's process group.
@@ -96,7 +100,7 @@ impl Lock {
             }
         }
         if let Some(before) = read_holder(&file) {
-            end_leftover(&before, report);
+            end_leftover(dir, &before, report);
         }
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         // From /proc, not by getsid: in a pid namespace whose session leader is outside, the session is 0, for which
@@ -109,6 +113,7 @@ impl Lock {
             since: Timestamp::now(),
             stage: "start".into(),
             child: None,
+            is_spawning: false,
         };
         let lock = Self {
             file,
@@ -129,9 +134,16 @@ impl Lock {
         self.holder.borrow().stage.clone()
     }
 
+    /// Notes that a child is about to start: whoever is killed right after that still leaves a trace of it.
+    pub fn child_starting(&self) {
+        self.holder.borrow_mut().is_spawning = true;
+        self.store();
+    }
+
     /// Notes that a child with this process group runs.
     pub fn child_started(&self, group: i32) {
         let started_ticks = process_stat(group).map_or(0, |stat| stat.started_ticks);
+        self.holder.borrow_mut().is_spawning = false;
         self.holder.borrow_mut().child = Some(Child {
             group,
             started_ticks,
@@ -141,6 +153,7 @@ impl Lock {
 
     /// Notes that no child runs any more.
     pub fn child_ended(&self) {
+        self.holder.borrow_mut().is_spawning = false;
         self.holder.borrow_mut().child = None;
         self.store();
     }
@@ -227,12 +240,18 @@ fn process_stat(pid: i32) -> Option<ProcessStat> {
 /// Ends the process group that `before` left running: SIGTERM, ten seconds, SIGKILL. A group whose number was taken over
 /// by somebody else is left alone: the leader must have the recorded start time or, when it is gone, the members must
 /// be of the holder's session and not older than the leader was.
-fn end_leftover(before: &Holder, report: &mut dyn FnMut(String)) {
-    let Some(child) = &before.child else { return };
+fn end_leftover(dir: &Dir, before: &Holder, report: &mut dyn FnMut(String)) {
+    let unknown = before
+        .is_spawning
+        .then(|| unrecorded_child(dir, before))
+        .flatten();
+    let Some(child) = before.child.clone().or(unknown) else {
+        return;
+    };
     let Some(group) = Pid::from_raw(child.group).filter(|_| child.group > 1) else {
         return;
     };
-    if !is_left_running(child, before.session) {
+    if !is_left_running(&child, before.session) {
         return;
     }
     report(format!(
@@ -241,13 +260,44 @@ fn end_leftover(before: &Holder, report: &mut dyn FnMut(String)) {
     ));
     let _ = rustix::process::kill_process_group(group, Signal::TERM);
     let until = Instant::now() + LEFTOVER_GRACE;
-    while is_left_running(child, before.session) {
+    while is_left_running(&child, before.session) {
         if Instant::now() >= until {
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
             break;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// The child of a holder that was killed between starting it and noting it: the leader of a group of its own, in the
+/// holder's session, younger than the holder, and with this directory's docker configuration in its environment, which
+/// nobody else has.
+fn unrecorded_child(dir: &Dir, before: &Holder) -> Option<Child> {
+    let mark = format!(
+        "DOCKER_CONFIG={}",
+        dir.path().join(state_dir::DOCKER).display()
+    );
+    let is_marked = |pid: i32| {
+        let path = format!("/proc/{pid}/environ");
+        let environ = disk::read_file(Path::new(&path), ENVIRON_CAP_BYTES, false)
+            .ok()
+            .flatten();
+        environ.is_some_and(|environ| {
+            environ
+                .split(|b| *b == 0)
+                .any(|variable| variable == mark.as_bytes())
+        })
+    };
+    processes()
+        .filter(|(pid, stat)| {
+            *pid == stat.group && stat.session == before.session && !stat.has_ended
+        })
+        .filter(|(_, stat)| stat.started_ticks >= before.started_ticks)
+        .find(|(pid, _)| is_marked(*pid))
+        .map(|(group, stat)| Child {
+            group,
+            started_ticks: stat.started_ticks,
+        })
 }
 
 fn is_left_running(child: &Child, session: i32) -> bool {
@@ -260,14 +310,17 @@ fn is_left_running(child: &Child, session: i32) -> bool {
 }
 
 fn group_members(group: i32) -> Vec<ProcessStat> {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
-        .filter_map(process_stat)
+    processes()
+        .map(|(_, stat)| stat)
         .filter(|stat| stat.group == group && !stat.has_ended)
         .collect()
+}
+
+/// Every process that `/proc` shows us.
+fn processes() -> impl Iterator<Item = (i32, ProcessStat)> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| Some((pid, process_stat(pid)?)))
 }
 
 #[cfg(test)]
@@ -315,6 +368,7 @@ mod tests {
                 .session,
             since: Timestamp::now(),
             stage: "compose up".into(),
+            is_spawning: child.is_none(),
             child,
         };
         std::fs::write(
@@ -371,6 +425,37 @@ mod tests {
             told.iter().any(|line| line.contains("compose up")),
             "{told:?}"
         );
+    }
+
+    #[test]
+    fn a_child_that_was_never_noted_is_found_by_its_mark() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        let start = |config: &Path| {
+            let mut command = Command::new("sleep");
+            command
+                .arg("600")
+                .process_group(0)
+                .env("DOCKER_CONFIG", config)
+                .spawn()
+                .unwrap()
+        };
+        let mut ours = start(&temp.path().join("docker"));
+        let mut theirs = start(Path::new("/elsewhere/docker"));
+        // The environment is there once the new program is.
+        while !std::fs::read(format!("/proc/{}/cmdline", ours.id()))
+            .unwrap()
+            .starts_with(b"sleep")
+        {
+            std::thread::yield_now();
+        }
+        leave_record(&dir, None);
+        let waiter = std::thread::spawn(move || ours.wait().unwrap());
+        drop(acquire(&dir).unwrap());
+        assert!(!waiter.join().unwrap().success());
+        assert!(theirs.try_wait().unwrap().is_none());
+        theirs.kill().unwrap();
+        theirs.wait().unwrap();
     }
 
     #[test]

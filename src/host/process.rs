@@ -106,7 +106,11 @@ impl<'a> Runner<'a> {
             });
         }
         let limit = self.left().map_or(task.limit, |left| left.min(task.limit));
-        let mut child = spawn(task)?;
+        if let Some(lock) = self.lock {
+            lock.child_starting();
+        }
+        let mut child =
+            spawn(task).inspect_err(|_| self.lock.into_iter().for_each(Lock::child_ended))?;
         let group = i32::try_from(child.id()).unwrap_or(0);
         if let Some(lock) = self.lock {
             lock.child_started(group);

@@ -8,9 +8,11 @@ pub mod store;
 use crate::code::Code;
 use crate::host::clock::Timestamp;
 use crate::names::{EnvId, ReleaseName, Sha256, VarName};
+use crate::ordered::set_of;
 use crate::outcome::ResultWord;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// The schema that this agent writes.
 pub const SCHEMA: u64 = 1;
@@ -370,6 +372,14 @@ impl State {
         self.drift = None;
         self.down = None;
         self.held = held;
+    }
+
+    /// The releases that may run again: the applied one, the applied one before, and the `current` one. They are never
+    /// deleted, and only they keep their rendered variables.
+    pub fn kept_releases(&self, current: Option<ReleaseName>) -> BTreeSet<ReleaseName> {
+        let applied = [&self.applied, &self.previous].into_iter().flatten();
+        let names = applied.filter_map(|applied| applied.release.clone());
+        set_of(names.chain(current))
     }
 
     /// The pause that is in force `now`.

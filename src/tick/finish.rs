@@ -9,10 +9,9 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::host::disk::Dir;
 use crate::names::Sha256;
-use crate::ordered::set_of;
 use crate::outcome::ResultWord;
 use crate::report::{self, Report};
-use crate::state::{Applied, Last, Mismatch};
+use crate::state::{Last, Mismatch};
 use crate::tick::apply;
 use crate::tick::bring_up::{Running, culprits_logs};
 use crate::tick::context::{Context, Memory};
@@ -352,15 +351,8 @@ pub fn deliver(
 /// Deletes releases that nobody needs any more, and the rendered variables of all but those that may run again. Gives
 /// the deleted ones.
 fn clean_up(context: &Context<'_>, memory: &Memory, releases: &Releases) -> Result<Vec<Release>> {
-    let deploy = Dir::open(&context.settings.deploy_dir)?;
-    let release_of =
-        |applied: &Option<Applied>| applied.as_ref().and_then(|applied| applied.release.clone());
-    let kept = [
-        release_of(&memory.state.applied),
-        release_of(&memory.state.previous),
-        live::current(&deploy)?,
-    ];
-    let kept = set_of(kept.into_iter().flatten());
+    let current = live::current(&Dir::open(&context.settings.deploy_dir)?)?;
+    let kept = memory.state.kept_releases(current);
     releases.prune(&kept, context.settings.keep_releases)
 }
 

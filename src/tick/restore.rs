@@ -52,7 +52,7 @@ pub fn after_failure(context: &Context<'_>, memory: &mut Memory, error: &Error) 
         }
     };
     let sha = release.sha();
-    log::error!(code = error.code().as_str(); "{error}");
+    log::warn!(failed = error.code().as_str(); "the new bundle is up and not good, the applied one is brought back");
     match bring_back(context, memory, &release) {
         Ok(_) => {
             log::info!(sha = sha.short(); "the applied release is up again");

@@ -10,6 +10,7 @@ use crate::support::skip;
 use serde_json::{Value, json};
 use service::{Environment, Manner, Service};
 use std::fs;
+use std::sync::Arc;
 
 /// A secret that no other text looks like.
 const DB: &str = "contract-dbValue$with #nasty\"parts\\";
@@ -313,15 +314,16 @@ fn a_superseded_kit_ends_a_box_until_the_next_kit() {
 
 #[test]
 fn a_refused_bearer_is_replaced_and_the_call_repeated_in_the_same_tick() {
+    let Some(service) = skip::require("contract", Service::share_strict()) else {
+        return;
+    };
     for (call, taken) in [
         ("checkin", 200),
         ("bundle", 200),
         ("lease", 200),
         ("report", 202),
     ] {
-        let Some(env) = strict(&format!("env-401-{call}")) else {
-            return;
-        };
+        let env = Environment::new(Arc::clone(&service), &format!("env-401-{call}"));
         env.put_secret("see/db", DB);
         env.agent.tick().exits(0).says("converged");
         let sha = env.add_bundle(&bundle(1, "memory", &json!({})));
@@ -478,4 +480,40 @@ fn what_a_paused_box_says_fits_the_model() {
         paused["since"].is_string() && paused["until"].is_string(),
         "{paused}"
     );
+}
+
+#[test]
+fn what_a_box_says_of_a_restore_a_held_bundle_and_drift_fits_the_models() {
+    let Some(mut env) = strict("env-held") else {
+        return;
+    };
+    env.agent
+        .set("on_unhealthy", "restore")
+        .set("facts_interval_s", "0");
+    env.put_secret("see/db", DB);
+    let good = env.add_bundle(&bundle(1, "memory", &json!({})));
+    env.want(&good);
+    env.agent.tick().exits(0).says("applied");
+
+    let job = json!({"image": "harbor.example/monky/ends:1", "restart": "always"});
+    let bad = env.add_bundle(&bundle(2, "memory", &json!({"ends": job})));
+    env.docker.script("exit", "ends=3\n");
+    env.want(&bad);
+    env.agent.tick().exits(1).says("UNHEALTHY");
+    let report = env.last_report();
+    assert_eq!(
+        (&report["sha"], &report["restored"]),
+        (&json!(bad), &json!(good))
+    );
+
+    env.docker.script("health", "api=unhealthy\n");
+    env.agent.timer_tick().exits(1);
+    let checkin = env.accepted("checkin").pop().unwrap();
+    assert_eq!(checkin["held"]["sha"], json!(bad), "{checkin}");
+    assert_eq!(checkin["applied_sha"], json!(good));
+    let drift = json!([{"service": "api", "why": "unhealthy"}]);
+    assert_eq!(checkin["drift"], drift, "{checkin}");
+    for request in env.received() {
+        assert_ne!(request["status"], 422, "{request}");
+    }
 }

@@ -21,6 +21,7 @@ mod killed;
 mod lab;
 mod lifecycle;
 mod live;
+mod refusals;
 mod registry;
 mod roundtrip;
 mod secrets;

@@ -5,6 +5,7 @@
 //! | `daemon-down`, `permission` | | every call that needs the engine fails with docker's words |
 //! | `no-compose`, `old-compose` | | the plugin is missing, or does not know `config --variables` |
 //! | `fail-VERB` | exit code, newline, text | the verb fails with that text on standard error |
+//! | `fail-VERB-once` | the same | the next such call alone |
 //! | `hang-VERB` | empty, or `stubborn` | the verb never ends (`stubborn`: not on SIGTERM either), nor does its own child |
 //! | `flood-VERB` | number of MiB | the verb prints that much on both streams first |
 //! | `login` | lines `registry=user:password` | a pull from that registry needs this in `DOCKER_CONFIG` |
@@ -78,18 +79,18 @@ impl Script {
         if let Some(text) = self.text(&format!("flood-{verb}")) {
             flood(text.trim().parse().unwrap_or(1));
         }
+        let once = format!("fail-{verb}-once");
+        if let Some(text) = self.text(&once) {
+            // Were it still there, the next call would fail too, and a test with it.
+            let _ = std::fs::remove_file(self.dir.join(once));
+            return Err(scripted(&text));
+        }
         if let Some(how) = self.text(&format!("hang-{verb}")) {
             hang(how.trim() == "stubborn");
         }
         match self.text(&format!("fail-{verb}")) {
             None => Ok(()),
-            Some(text) => {
-                let (code, words) = text.split_once('\n').unwrap_or((&text, ""));
-                Err(Failure::new(
-                    code.trim().parse().unwrap_or(1),
-                    words.trim_end(),
-                ))
-            }
+            Some(text) => Err(scripted(&text)),
         }
     }
 
@@ -125,6 +126,12 @@ impl Script {
         }
         Ok(())
     }
+}
+
+/// Exit code, newline, words.
+fn scripted(text: &str) -> Failure {
+    let (code, words) = text.split_once('\n').unwrap_or((text, ""));
+    Failure::new(code.trim().parse().unwrap_or(1), words.trim_end())
 }
 
 fn flood(mebibytes: usize) {
