@@ -10,7 +10,7 @@ use super::manifest::Manifest;
 use super::meta::Meta;
 use super::rollback::{self, Age};
 use super::template::reference::{Dialect, parse, references};
-use super::template::{Key, Template};
+use super::template::{Key, Template, missing_in};
 use super::version::Version;
 use crate::code::Code;
 use crate::error::Finding;
@@ -104,8 +104,7 @@ pub fn judge(case: &Case<'_>) -> Judgement {
         Err(words) => findings.push(Finding::new(Code::ComposeInvalid, words)),
         Ok(compose) => {
             findings.extend(built(compose.model));
-            let provided = provided_by(case.manifest);
-            let values = case.template.values(&|name| provided.contains(name));
+            let values = known_values(case);
             let known = |name: &str| match values.get(name) {
                 Some(Some(value)) => Known::Value(value),
                 Some(None) => Known::Secret,
@@ -147,8 +146,7 @@ fn incomplete(case: &Case<'_>) -> Option<Finding> {
     let unresolved = case.template.unresolved(&|name| provided.contains(name));
     let mut names = set_of(unresolved.into_iter().map(String::from));
     if let Ok(compose) = case.compose {
-        let defined = set_of(case.template.keys().into_iter().map(Key::as_str));
-        names.extend(unprovided(compose, &defined));
+        names.extend(unprovided(compose, &known_values(case)));
     }
     (!names.is_empty()).then(|| {
         let names: Vec<String> = names.into_iter().collect();
@@ -157,35 +155,54 @@ fn incomplete(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// The required variables of the compose file that the template does not define. Compose's list does not tell `${V}`
-/// from `${V:-}`; the strings of its model do.
-fn unprovided(compose: ComposeFacts<'_>, defined: &BTreeSet<&str>) -> Vec<String> {
-    let mut names: Vec<String> = compose
-        .references
-        .iter()
-        .filter(|(name, required)| *required && !defined.contains(name.as_str()))
-        .map(|(name, _)| name.clone())
-        .collect();
-    if !names.is_empty() {
-        let mut seen = BTreeMap::new();
-        note_references(compose.model, &mut seen);
-        names.retain(|name| seen.get(name) != Some(&false));
-    }
-    names
+/// Every key of the template with its value; `None` where that needs a secret.
+fn known_values(case: &Case<'_>) -> BTreeMap<String, Option<String>> {
+    let provided = provided_by(case.manifest);
+    case.template.values(&|name| provided.contains(name))
 }
 
-/// Notes each variable in the strings of the model with whether any of its references requires it.
-fn note_references(value: &Value, seen: &mut BTreeMap<String, bool>) {
-    match value {
-        Value::String(text) if text.contains('$') => {
-            for reference in references(&parse(text, Dialect::ComposeFile).unwrap_or_default()) {
-                *seen.entry(reference.name.as_str().to_owned()).or_default() |=
-                    reference.form.is_required();
+/// The variables of the compose file that it needs and the template does not provide. Compose's list has one line for
+/// all references to a variable, and tells neither `${V}` from `${V:-}` nor whether a nested one is ever used; the
+/// strings of its model do. What is in none of them goes by the list.
+fn unprovided(compose: ComposeFacts<'_>, values: &BTreeMap<String, Option<String>>) -> Vec<String> {
+    let mut told = Told::default();
+    told.note(compose.model, values);
+    let is_missing = |name: &str, required: bool| match told.seen.contains(name) {
+        true => told.missing.contains(name),
+        false => required && !values.contains_key(name),
+    };
+    compose
+        .references
+        .iter()
+        .filter(|(name, required)| is_missing(name, *required))
+        .map(|(name, _)| name.clone())
+        .collect()
+}
+
+/// What the strings of the model tell of its variables.
+#[derive(Default)]
+struct Told {
+    seen: BTreeSet<String>,
+    missing: BTreeSet<String>,
+}
+
+impl Told {
+    fn note(&mut self, value: &Value, values: &BTreeMap<String, Option<String>>) {
+        match value {
+            Value::String(text) if text.contains('$') => {
+                let parts = parse(text, Dialect::ComposeFile).unwrap_or_default();
+                let names = references(&parts)
+                    .into_iter()
+                    .map(|reference| reference.name.to_string());
+                self.seen.extend(names);
+                let missing = missing_in(&parts, values);
+                self.missing
+                    .extend(missing.into_iter().map(|name| name.to_string()));
             }
+            Value::Array(items) => items.iter().for_each(|item| self.note(item, values)),
+            Value::Object(map) => map.values().for_each(|item| self.note(item, values)),
+            _ => {}
         }
-        Value::Array(items) => items.iter().for_each(|item| note_references(item, seen)),
-        Value::Object(map) => map.values().for_each(|item| note_references(item, seen)),
-        _ => {}
     }
 }
 

@@ -507,7 +507,9 @@ fn what_a_box_says_of_a_restore_a_held_bundle_and_drift_fits_the_models() {
     );
 
     env.docker.script("health", "api=unhealthy\n");
-    env.agent.timer_tick().exits(1);
+    // Due at once: `--force` would lift the hold.
+    fs::remove_file(env.agent.state_dir().join("heartbeat")).unwrap();
+    env.agent.timer_tick().exits(1).says("PUT_OFF");
     let checkin = env.accepted("checkin").pop().unwrap();
     assert_eq!(checkin["held"]["sha"], json!(bad), "{checkin}");
     assert_eq!(checkin["applied_sha"], json!(good));

@@ -33,6 +33,7 @@ mod refusals;
 mod registry;
 mod reports;
 mod restore;
+mod retention;
 mod secrets;
 mod signals;
 mod tokens;

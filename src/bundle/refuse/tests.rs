@@ -116,6 +116,40 @@ fn an_empty_default_is_a_default_though_compose_does_not_list_it() {
 }
 
 #[test]
+fn a_reference_counts_where_compose_would_follow_it() {
+    let rows: [(&str, &[&str], &str); 8] = [
+        // One reference with a default does not help another without.
+        ("${D:-x} $D", &[], "D"),
+        ("${A:-${D}} ${A-$D} ${A:?}", &["D"], ""),
+        ("${D:+${E}}", &["E"], ""),
+        ("${A:+${E}}", &["E"], "E"),
+        ("${D:-${E}}", &["E"], "E"),
+        ("${EMPTY:-${E}} ${EMPTY}", &["E"], "E"),
+        ("${EMPTY:?say}", &[], "EMPTY"),
+        // Of what the model does not show only the list knows: the path of an `include`, for one.
+        ("", &["IN_INCLUDE"], "IN_INCLUDE"),
+    ];
+    for (text, listed, missing) in rows {
+        let mut world = world();
+        world.template = "A=1\nEMPTY=\n";
+        world.references = listed
+            .iter()
+            .map(|name| ((*name).to_owned(), true))
+            .collect();
+        for name in ["A", "D", "EMPTY"] {
+            world.references.push((name.to_owned(), false));
+        }
+        world.model = json!({"services": {"api": {"image": "x", "command": text}}});
+        let expected: Vec<String> = [missing]
+            .into_iter()
+            .filter(|names| !names.is_empty())
+            .map(|names| format!("ENV_INCOMPLETE: unresolved: {names}"))
+            .collect();
+        assert_eq!(world.findings(), expected, "{text}");
+    }
+}
+
+#[test]
 fn reserved_keys_are_told_together() {
     let mut world = world();
     world.template = "A=1\nDOCKER_TLS_VERIFY=\nCOMPOSE_FILE=x\nCOMPOSE_PROFILES=a\nCOMPOSE_PROJECT_NAME=p\nCOMPOSE_FILE=y\n";

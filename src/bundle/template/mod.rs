@@ -185,6 +185,19 @@ impl Template {
     }
 }
 
+/// The variables that `parts` need and that `values` does not provide; a value of `None` is one that is not known yet. A
+/// reference in a default counts only where the default may be used.
+pub fn missing_in(parts: &[Part], values: &BTreeMap<String, Option<String>>) -> Vec<VarName> {
+    let look = |name: &str| match values.get(name) {
+        None => Known::Unset,
+        Some(None) => Known::Secret,
+        Some(Some(value)) => Known::Value(value),
+    };
+    let mut sight = Sight::default();
+    sight.walk(parts, &look);
+    sight.missing
+}
+
 /// What a value needs, as far as it can be told before the secrets are known.
 #[derive(Default)]
 struct Sight {
