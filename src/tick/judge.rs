@@ -20,6 +20,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// Compose lists a reference that is none without a name, and refuses it only when it fills it in.
+const NAMELESS: &str = "a reference to a variable is none: ${} or ${1V}, or a ${ that is never closed; for a plain $ write $$";
+
 /// A bundle that nothing speaks against.
 pub struct Judged {
     /// The bundle.
@@ -74,6 +77,9 @@ fn judge_unpacked(
         .references(&files)
         .and_then(|references| Ok((read_references(&references), docker.model(&files)?)));
     let (references, model, refusal) = match asked {
+        Ok((references, _)) if references.iter().any(|(name, _)| name.is_empty()) => {
+            (Vec::new(), Value::Null, Some(NAMELESS.to_owned()))
+        }
         Ok((references, model)) => (references, model, None),
         Err(Error::Compose {
             code: Code::ComposeInvalid,
