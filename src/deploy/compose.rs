@@ -123,6 +123,20 @@ impl Docker<'_> {
         self.document(files, &args)
     }
 
+    /// Has Compose check the whole file with its variables filled in: only then does it look at the types of their values
+    /// and at what services, networks and volumes say of each other.
+    ///
+    /// # Errors
+    /// `COMPOSE_INVALID` with Compose's own words.
+    pub fn validate(&self, files: &ProjectFiles) -> Result<()> {
+        let task = self.task(
+            "compose config",
+            self.compose_args(files, &["config", "--quiet"]),
+        );
+        self.checked(&task, Code::ComposeInvalid, &mut |_| {})
+            .map(drop)
+    }
+
     fn document(&self, files: &ProjectFiles, verb: &[&str]) -> Result<Value> {
         let mut task = self.task("compose config", self.compose_args(files, verb));
         task.cap_bytes = DOCUMENT_CAP_BYTES;

@@ -14,7 +14,7 @@ use crate::state::SecretRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const STAGING: &str = ".staging";
 const RECORD_CAP_BYTES: u64 = 8 * 1024 * 1024;
@@ -252,6 +252,11 @@ impl Releases {
 }
 
 impl Staging<'_> {
+    /// Where everything stands for now.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Where the `.env` stands for now.
     pub fn env_path(&self) -> PathBuf {
         self.dir.path().join(deploy_dir::ENV)

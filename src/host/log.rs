@@ -196,7 +196,9 @@ fn decorate(style: Style, level: Level, text: &str) -> String {
     let priority = match level {
         Level::Error => 3,
         Level::Warn => 4,
-        Level::Info => 6,
+        // A tick that has something to tell is out of the ordinary. A unit with `LogLevelMax=notice` keeps these lines and
+        // drops those that systemd itself writes about each tick.
+        Level::Info => 5,
         Level::Debug | Level::Trace => 7,
     };
     let word = level.as_str().to_ascii_lowercase();
@@ -239,6 +241,7 @@ mod tests {
     #[test]
     fn the_journal_gets_priorities_and_no_time() {
         assert_eq!(decorate(Style::Journal, Level::Warn, "x"), "<4>x\n");
+        assert_eq!(decorate(Style::Journal, Level::Info, "x"), "<5>x\n");
         assert_eq!(decorate(Style::Plain, Level::Error, "x"), "error: x\n");
         assert!(!decorate(Style::Terminal { colour: false }, Level::Info, "x").contains('\x1b'));
     }

@@ -4,6 +4,7 @@
 use crate::bundle::images::{Known, judge_images};
 use crate::bundle::meta::Pull;
 use crate::bundle::{self, VerifiedBundle};
+use crate::code::Code;
 use crate::deploy::compose::ProjectFiles;
 use crate::deploy::env_file;
 use crate::deploy::live::Live;
@@ -20,7 +21,7 @@ use crate::remote::tenancy::{FetchedBundle, Vault};
 use crate::state::Applied;
 use crate::tick::bring_up::{Running, bring_up};
 use crate::tick::context::{Context, Memory};
-use crate::tick::judge::{Judged, judge, kv_mount};
+use crate::tick::judge::{Judged, composes_words, judge, kv_mount};
 use crate::tick::progress::Progress;
 use crate::tick::secrets::{self, Secrets};
 use crate::tick::token::{self, Peers, Token};
@@ -194,8 +195,9 @@ fn stage(
         }
     }
     let staging = releases.begin(bundle, rendered.text())?;
-    let proved = prove(context, &rendered, &staging.env_path());
-    if let Err(error) = proved {
+    let accepted = prove(context, &rendered, &staging.env_path())
+        .and_then(|()| validate(context, bundle, staging.path()));
+    if let Err(error) = accepted {
         staging.abandon()?;
         return Err(error);
     }
@@ -222,6 +224,32 @@ fn prove(context: &Context<'_>, rendered: &env_file::Rendered, env_path: &Path) 
     } else {
         Err(Error::Refused { findings })
     }
+}
+
+/// What Compose would only say once it starts something is said before anything is staged.
+fn validate(context: &Context<'_>, bundle: &VerifiedBundle, directory: &Path) -> Result<()> {
+    let files = ProjectFiles {
+        directory: directory.to_owned(),
+        compose_file: bundle.compose_file().as_str().to_owned(),
+        overlay: None,
+        env_file: Some(directory.join(deploy_dir::ENV)),
+    };
+    context
+        .docker()
+        .validate(&files)
+        .map_err(|error| match error {
+            Error::Compose {
+                code: code @ Code::ComposeInvalid,
+                words,
+                ..
+            } => {
+                let words = composes_words(context, directory, &words);
+                Error::Refused {
+                    findings: vec![Finding::new(code, words)],
+                }
+            }
+            other => other,
+        })
 }
 
 fn pull(

@@ -86,12 +86,8 @@ fn judge_unpacked(
             words,
             ..
         }) => {
-            let words = words.replace(&format!("{}/", incoming.path().display()), "");
-            (
-                Vec::new(),
-                Value::Null,
-                Some(context.redactor.clean(&one_line(&words))),
-            )
+            let words = composes_words(context, incoming.path(), &words);
+            (Vec::new(), Value::Null, Some(words))
         }
         Err(error) => return Err(error),
     };
@@ -155,6 +151,12 @@ fn judge_unpacked(
         model,
         bundle,
     })
+}
+
+/// Why Compose refuses a file, as a person reads it: one line, redacted, its paths relative to the bundle.
+pub fn composes_words(context: &Context<'_>, directory: &Path, words: &str) -> String {
+    let words = words.replace(&format!("{}/", directory.display()), "");
+    context.redactor.clean(&one_line(&words))
 }
 
 /// A path of the compose file with its variables filled in; `None` where that needs a secret.

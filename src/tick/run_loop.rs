@@ -39,8 +39,10 @@ pub fn run(
         );
         let mut now = Timestamp::now();
         while now < next && next.since_s(now) <= i64::try_from(interval_s).unwrap_or(i64::MAX) {
-            show(settings, exit, next.since_s(now));
-            if interrupt.wait(GLANCE) {
+            let left_s = next.since_s(now);
+            show(settings, exit, left_s);
+            let left = Duration::from_secs(u64::try_from(left_s).unwrap_or(0));
+            if interrupt.wait(GLANCE.min(left)) {
                 break;
             }
             now = Timestamp::now();

@@ -23,5 +23,6 @@ mod lifecycle;
 mod live;
 mod refusals;
 mod registry;
+mod restore;
 mod roundtrip;
 mod secrets;

@@ -131,7 +131,7 @@ fn what_compose_refuses_is_told_in_its_own_words() {
 
 /// Compose checks these only with the variables filled in, so the pull is the first to say it; nothing is promoted then.
 #[test]
-fn what_compose_finds_only_with_the_values_stops_before_anything_is_promoted() {
+fn what_compose_finds_only_with_the_values_is_refused_before_anything_is_staged() {
     let Some(desk) = Desk::open("env-refuse-12") else {
         return;
     };
@@ -158,9 +158,8 @@ fn what_compose_finds_only_with_the_values_stops_before_anything_is_promoted() {
         ),
         (service("    mem_limit: lots\n"), "invalid size: 'lots'"),
     ] {
-        let bundle = desk.bundle(&compose).meta_with(&json!({"pull": "always"}));
-        desk.ticks(&bundle, "PULL_FAILED").says(words);
-        assert_eq!(desk.agent.current(), None);
+        let told = desk.refuses("COMPOSE_INVALID", &desk.bundle(&compose));
+        assert!(told.contains(words), "{told}");
     }
 }
 

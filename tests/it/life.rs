@@ -37,6 +37,7 @@ fn a_first_apply_goes_from_the_grant_to_healthy_containers() {
         "compose config",
         "compose config",
         "compose config",
+        "compose config",
         "compose pull",
         "ps",
         "compose up",

@@ -436,7 +436,7 @@ fn compare(agent: &Agent, model: &mut Model) -> Result<(), TestCaseError> {
     prop_assert!(state.history.len() <= HISTORY_LEN);
     // Each restore may take one out of what is remembered, and brings none back.
     let fewest = if model.has_forgotten {
-        HISTORY_LEN - 25
+        HISTORY_LEN - 18
     } else {
         history.len()
     };
@@ -495,7 +495,7 @@ fn whatever_happens_what_may_run_again_stays_whole_and_nothing_else_keeps_values
         ..Config::default()
     });
     let (lives, events) = (Cell::new(0_u32), Cell::new(0_usize));
-    let strategy = (1..6_usize, prop::collection::vec(event(), 1..25));
+    let strategy = (1..6_usize, prop::collection::vec(event(), 1..18));
     let outcome = runner.run(&strategy, |(keep, life)| {
         let (mut agent, mut model) = (Agent::new(keep), Model::default());
         for event in &life {

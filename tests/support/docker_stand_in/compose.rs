@@ -101,6 +101,9 @@ impl Project<'_> {
             return Ok(format!("{}\n", self.normalised(document)));
         }
         let mut filled = interpolate::fill_in(&document, &self.variables()?)?;
+        if args.contains(&"--quiet") {
+            return Ok(String::new());
+        }
         for service in services_mut(&mut filled) {
             let environment = self.environment(service)?;
             // Compose doubles every dollar of a model that it prints.
