@@ -144,7 +144,7 @@ impl Dir {
     /// before the rename and the directory synced after it. Readers see the old file or the new one, never a part.
     pub fn write(&self, name: &str, bytes: &[u8], mode: u32, durability: Durability) -> Result<()> {
         let path = self.path.join(name);
-        let temporary = format!(".{name}.tmp");
+        let temporary = temporary_name(name);
         let written = self
             .write_temporary(&temporary, bytes, mode, durability)
             .and_then(|()| {
@@ -244,7 +244,7 @@ impl Dir {
 
     /// Makes `name` a symbolic link to `target`, replacing what was there in one step, durably.
     pub fn link(&self, name: &str, target: &str) -> Result<()> {
-        let temporary = format!(".{name}.tmp");
+        let temporary = temporary_name(name);
         let linked = (|| {
             match rustix::fs::unlinkat(&self.fd, &temporary, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
@@ -271,6 +271,13 @@ impl Dir {
         rustix::fs::renameat(&self.fd, from, &self.fd, to)
             .and_then(|()| rustix::fs::fsync(&self.fd))
             .map_err(|e| Error::file("rename", &self.path.join(from), e))
+    }
+
+    /// Renames the file `from` to `to_name` in the directory `to` on the same file system, where it replaces a file or
+    /// link of that name. Not synced.
+    pub fn move_into(&self, from: &str, to: &Self, to_name: &str) -> Result<()> {
+        rustix::fs::renameat(&self.fd, from, &to.fd, to_name)
+            .map_err(|e| Error::file("write the file", &to.path.join(to_name), e))
     }
 
     /// Removes the file or link `name`; a missing one is fine. Says whether there was one.
@@ -349,6 +356,11 @@ impl AsFd for Dir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// What a file is called while it is written.
+pub fn temporary_name(name: &str) -> String {
+    format!(".{name}.tmp")
 }
 
 /// Free space of the file system that `path`, or its nearest existing parent, is on.

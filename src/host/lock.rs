@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::host::clock::Timestamp;
-use crate::host::disk::{self, Dir};
+use crate::host::disk::{self, Dir, temporary_name};
 use crate::host::interrupt::Interrupt;
 use crate::host::paths::state_dir;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -101,6 +101,7 @@ impl Lock {
         }
         if let Some(before) = read_holder(&file) {
             end_leftover(dir, &before, report);
+            remove_temporaries(dir);
         }
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         // From /proc, not by getsid: in a pid namespace whose session leader is outside, the session is 0, for which
@@ -266,6 +267,23 @@ fn end_leftover(dir: &Dir, before: &Holder, report: &mut dyn FnMut(String)) {
             break;
         }
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Half-written files of a killed holder: nobody reads them, and they may hold a token or a credential.
+fn remove_temporaries(dir: &Dir) {
+    let secret = [
+        state_dir::TOKEN,
+        state_dir::LEASE,
+        state_dir::STATE,
+        state_dir::LAST_APPLY_LOG,
+    ];
+    for name in secret {
+        // Best effort: what stays is replaced by the next write of the same file.
+        let _ = dir.remove(&temporary_name(name));
+    }
+    if let Ok(Some(docker)) = dir.subdir(state_dir::DOCKER) {
+        let _ = docker.remove(&temporary_name(state_dir::DOCKER_CONFIG));
     }
 }
 

@@ -55,6 +55,7 @@ pub fn import(document: &Value, env_id: &EnvId) -> Option<State> {
                 TokenSource::Bootstrap
             },
             grant_sha256: None,
+            known_at: None,
             token_sha256: None,
             // Unknown, and so looked up before it is relied upon.
             expires_at: None,

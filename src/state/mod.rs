@@ -48,6 +48,9 @@ pub struct State {
     /// The failing apply's back-off.
     #[serde(default)]
     pub failure: Option<Failure>,
+    /// A release that is being brought up, or that never became healthy.
+    #[serde(default)]
+    pub unsettled: Option<ReleaseName>,
     /// A bundle that is not tried again by itself.
     #[serde(default)]
     pub held: Option<Held>,
@@ -240,6 +243,9 @@ pub struct TokenRecord {
     /// The grant that it came from.
     #[serde(default)]
     pub grant_sha256: Option<Sha256>,
+    /// When it was made, renewed or looked up, by this box's clock.
+    #[serde(default)]
+    pub known_at: Option<Timestamp>,
     /// The digest of the token that this describes: a file that holds another one is looked up anew.
     #[serde(default)]
     pub token_sha256: Option<Sha256>,
@@ -294,6 +300,7 @@ impl TokenRecord {
         Self {
             source,
             grant_sha256: grant,
+            known_at: Some(Timestamp::now()),
             token_sha256: Some(token),
             expires_at: ttl_s.map(|ttl_s| Timestamp::now().plus_s(ttl_s)),
             creation_ttl_s: ttl_s.unwrap_or(0),
@@ -315,6 +322,7 @@ impl State {
             last: None,
             failing_since: None,
             failure: None,
+            unsettled: None,
             held: None,
             paused: None,
             drift: None,
@@ -394,6 +402,7 @@ impl State {
         self.applied = None;
         self.previous = None;
         self.history.clear();
+        self.unsettled = None;
         self.failure = None;
         self.held = None;
         self.drift = None;

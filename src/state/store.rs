@@ -12,6 +12,7 @@ use crate::names::EnvId;
 use crate::outcome::ResultWord;
 use crate::state::{Last, SCHEMA, State, legacy};
 use serde_json::Value;
+use std::io::ErrorKind;
 
 /// The most that `state.json` may have, in bytes: the report spool alone may hold 1 MiB.
 const STATE_CAP_BYTES: u64 = 8 * 1024 * 1024;
@@ -55,8 +56,14 @@ impl Store {
                 origin,
             )
         };
-        let Some(bytes) = dir.read_ours(state_dir::STATE, STATE_CAP_BYTES, warn)? else {
-            return Ok(fresh(Origin::New));
+        let bytes = match dir.read_ours(state_dir::STATE, STATE_CAP_BYTES, warn) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(fresh(Origin::New)),
+            // It would be as large at the next tick: refusing it would stop the agent for ever.
+            Err(Error::File { source, .. }) if source.kind() == ErrorKind::FileTooLarge => {
+                return Ok(fresh(Origin::SetAside(set_aside(dir)?)));
+            }
+            Err(e) => return Err(e),
         };
         let path = dir.path().join(state_dir::STATE);
         let document: Option<Value> = serde_json::from_slice(&bytes).ok().filter(Value::is_object);
@@ -232,6 +239,30 @@ mod tests {
             );
             assert_eq!(state, State::new(&bench.env));
         }
+    }
+
+    #[test]
+    fn a_state_above_the_cap_is_set_aside_unless_others_may_write_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let bench = bench();
+        bench.put("{}");
+        let path = bench.dir.path().join("state.json");
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(STATE_CAP_BYTES + 1).unwrap();
+        let set_mode = |mode| {
+            file.set_permissions(PermissionsExt::from_mode(mode))
+                .unwrap()
+        };
+        set_mode(0o666);
+        assert!(matches!(bench.load(), Err(Error::FileUnsafe { .. })));
+        assert!(path.exists());
+        set_mode(0o600);
+        let (_, state, origin) = bench.load().unwrap();
+        let Origin::SetAside(name) = origin else {
+            panic!("{origin:?}")
+        };
+        assert_eq!(state, State::new(&bench.env));
+        assert!(bench.dir.path().join(name).exists() && !path.exists());
     }
 
     #[test]

@@ -72,6 +72,9 @@ pub fn bring_up(
     let adopted = refuse_foreign(context, &memory.state, &before)?;
     note_project_dirs(context, memory, adopted)?;
     heal(context, &before)?;
+    // From here until everything is healthy nothing that runs can be relied upon, also when this tick is killed.
+    memory.state.unsettled = Some(release.name.clone());
+    memory.save(context)?;
     context.enter("promoting the release");
     live.promote(releases, &release)?;
     context.enter("compose up");
@@ -111,6 +114,7 @@ pub fn bring_up(
     progress.end();
     let containers = healthy?;
     log::info!(containers = containers.len(), took:% = watch; "healthy");
+    memory.state.unsettled = None;
     releases.note_images(&mut release, ImageUse::of(&containers))?;
     let applied = Applied {
         sha: release.name.sha(),

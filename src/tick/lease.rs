@@ -5,9 +5,10 @@ use crate::error::{Error, Result};
 use crate::host::clock::Timestamp;
 use crate::host::disk::Durability;
 use crate::host::paths::state_dir;
+use crate::names::Sha256;
 use crate::remote::tenancy::Lease;
 use crate::secret::Secret;
-use crate::tick::context::Context;
+use crate::tick::context::{Context, Memory};
 use serde_json::{Value, json};
 
 const LEASE_CAP_BYTES: u64 = 64 * 1024;
@@ -25,7 +26,7 @@ pub struct StoredLease {
 ///
 /// # Errors
 /// A failed file operation, or a file that others may write.
-pub fn load(context: &Context<'_>) -> Result<Option<StoredLease>> {
+pub fn load(context: &Context<'_>, memory: &Memory) -> Result<Option<StoredLease>> {
     let bytes = context
         .state_dir
         .read_ours(state_dir::LEASE, LEASE_CAP_BYTES, &mut |warning| {
@@ -38,6 +39,11 @@ pub fn load(context: &Context<'_>) -> Result<Option<StoredLease>> {
         .ok()
         .and_then(|value| read(&value));
     match stored {
+        // A kill between the login and the forgetting leaves a lease that has done its work.
+        Some((lease, _)) if is_used(memory, &lease) => {
+            forget(context)?;
+            Ok(None)
+        }
         Some((lease, expires_at)) if expires_at > context.started_at => {
             context.redactor.learn("LEASE_GRANT", &lease.grant);
             Ok(Some(StoredLease {
@@ -84,6 +90,17 @@ pub fn store(context: &Context<'_>, lease: &Lease) -> Result<StoredLease> {
 /// A failed file operation.
 pub fn forget(context: &Context<'_>) -> Result<()> {
     context.state_dir.remove(state_dir::LEASE).map(drop)
+}
+
+/// Whether the present token came from this lease.
+fn is_used(memory: &Memory, lease: &Lease) -> bool {
+    let digest = Sha256::of(lease.grant.expose().as_bytes());
+    memory
+        .state
+        .token
+        .as_ref()
+        .and_then(|record| record.grant_sha256.as_ref())
+        == Some(&digest)
 }
 
 fn read(value: &Value) -> Option<(Lease, Timestamp)> {

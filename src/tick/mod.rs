@@ -8,6 +8,7 @@ mod down;
 mod facts;
 mod finish;
 mod judge;
+mod known;
 mod lease;
 pub mod orders;
 mod pacing;
@@ -46,6 +47,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use token::{Peers, Token};
 
+/// The longest interval that tenancy may ask for: its slip must not silence a box for months.
+const INTERVAL_CAP_S: u64 = 86_400;
 const GRANT_CAP_BYTES: u64 = 16 * 1024;
 
 /// Runs one tick and says how the process ends. Everything that went wrong has been logged by then, once.
@@ -166,7 +169,11 @@ fn go(context: &Context<'_>, memory: &mut Memory) -> Result<Done> {
         may_purge: down::may_purge(settings, context.options),
         now: context.started_at,
     };
-    match plan::decide(&checkin.action, &memory.state, situation) {
+    let plan = plan::decide(&checkin.action, &memory.state, situation);
+    if plan.touches_docker() || memory.state.drift.is_some() {
+        known::learn(context, &memory.state)?;
+    }
+    match plan {
         Plan::Nothing => {
             memory.state.failing_since = None;
             repair::repair(context, memory)?;
@@ -255,7 +262,9 @@ fn ask(context: &Context<'_>, memory: &mut Memory, peers: &Peers<'_>) -> Result<
     memory.state.held = memory.state.held.take().filter(is_wanted_still);
     memory.state.retired_said_at = None;
     memory.pulse.checkin_at = Some(Timestamp::now());
-    memory.pulse.interval_s = checkin.interval_s;
+    memory.pulse.interval_s = checkin
+        .interval_s
+        .map(|interval_s| interval_s.min(INTERVAL_CAP_S));
     memory.pulse.action = Some(
         match &checkin.action {
             Action::None => "none",

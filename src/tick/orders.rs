@@ -17,6 +17,7 @@ use crate::tick;
 use crate::tick::bring_up::bring_back;
 use crate::tick::context::{Context, TickOptions};
 use crate::tick::finish;
+use crate::tick::known;
 
 /// Pauses the box for `for_s` seconds, or until `resume`: ticks go on checking in and touch nothing. Gives the line for the
 /// person.
@@ -88,6 +89,8 @@ pub fn restore(
     let deploy = Dir::open_or_create(&settings.deploy_dir)?;
     let present = live::current(&deploy)?;
     let release = choose(&Releases::open(&deploy)?, &memory.state, sha)?;
+    known::learn(&context, &memory.state)?;
+    known::learn_release(redactor, &Releases::open(&deploy)?, &release)?;
     let running = bring_back(&context, &mut memory, &release).inspect_err(|_| {
         // The error says more than what keeps the log from being written.
         let _ = context.save_apply_log();

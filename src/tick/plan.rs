@@ -24,6 +24,16 @@ pub enum Plan {
     Refuse(Error),
 }
 
+impl Plan {
+    /// Whether docker is going to do something.
+    pub fn touches_docker(&self) -> bool {
+        matches!(
+            self,
+            Self::Apply(_) | Self::BringBack(_) | Self::TakeDown(_)
+        )
+    }
+}
+
 /// What becomes of the volumes in a `down`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purge {
@@ -102,9 +112,9 @@ fn wish(action: &Action, state: &State, situation: Situation<'_>) -> Plan {
 
 fn bring_back(state: &State, current: Option<&ReleaseName>) -> Option<ReleaseName> {
     let applied = state.applied.as_ref()?.release.as_ref()?;
-    current
-        .filter(|current| *current != applied)
-        .map(|_| applied.clone())
+    let is_current = current.is_none_or(|current| current == applied);
+    // What was begun and never seen healthy is not up, whatever `current` says.
+    (!is_current || state.unsettled.is_some()).then(|| applied.clone())
 }
 
 fn reason_to_wait(state: &State, sha: &Sha256, now: Timestamp) -> Option<String> {

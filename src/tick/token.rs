@@ -94,15 +94,68 @@ pub fn obtain(context: &Context<'_>, memory: &mut Memory, peers: &Peers<'_>) -> 
     let Some(expires_at) = record.expires_at else {
         return Ok(token);
     };
+    if was_the_clock_set(context, &record, expires_at) {
+        log::info!(
+            "the clock was set since the token was made; OpenBao is asked what is left of it"
+        );
+        return adopt(context, memory, peers, token, digest);
+    }
     let left_s = expires_at.since_s(context.started_at);
     if left_s <= 0 {
         log::info!("the token has expired");
-        return bootstrap(context, memory, peers);
+        return bootstrap(context, memory, peers)
+            .or_else(|error| survive(context, memory, peers, token, error));
     }
     if left_s >= threshold_s(context, &record) {
         return Ok(token);
     }
     prolong(context, memory, peers, token, &record)
+}
+
+/// Whether what is left of the token cannot be told by the clock: it was made in the future, or has more left than it was
+/// made with.
+fn was_the_clock_set(context: &Context<'_>, record: &TokenRecord, expires_at: Timestamp) -> bool {
+    let slack_s = 60;
+    let left_s = expires_at.since_s(context.started_at);
+    let whole_s = i64::try_from(record.creation_ttl_s).unwrap_or(i64::MAX);
+    let is_from_later = record
+        .known_at
+        .is_some_and(|at| at.since_s(context.started_at) > slack_s);
+    is_from_later || (whole_s > 0 && left_s > whole_s.saturating_add(slack_s))
+}
+
+/// A token that has expired by our clock and that no grant can replace may still live by OpenBao's.
+fn survive(
+    context: &Context<'_>,
+    memory: &mut Memory,
+    peers: &Peers<'_>,
+    token: Token,
+    error: Error,
+) -> Result<Token> {
+    if !matches!(error, Error::NoGrant { .. } | Error::LoginRefused(_)) {
+        return Err(error);
+    }
+    match peers.openbao()?.lookup_self(&token.secret) {
+        Ok(Some(info)) => {
+            log::warn!("the token lives on by OpenBao's clock: is this box's clock ahead?");
+            note_lookup(context, memory, &info);
+            Ok(Token {
+                confirmed: true,
+                ..token
+            })
+        }
+        Ok(None) | Err(_) => Err(error),
+    }
+}
+
+/// What OpenBao said of the token goes before what was worked out from the clock.
+fn note_lookup(context: &Context<'_>, memory: &mut Memory, info: &TokenInfo) {
+    if let Some(record) = memory.state.token.as_mut() {
+        record.known_at = Some(context.started_at);
+        record.expires_at = info.ttl_s.map(|ttl_s| context.started_at.plus_s(ttl_s));
+        record.creation_ttl_s = info.creation_ttl_s;
+        record.renewable = info.renewable;
+    }
 }
 
 /// A token that is not the one that was recorded (an upgrade, a crash between two writes, a hand-made file): OpenBao is
@@ -126,7 +179,13 @@ fn adopt(
         .token
         .as_ref()
         .map_or(TokenSource::Bootstrap, |record| record.source);
-    let mut record = TokenRecord::of(source, None, digest, info.ttl_s, info.renewable);
+    let same = memory
+        .state
+        .token
+        .as_ref()
+        .filter(|record| record.token_sha256.as_ref() == Some(&digest));
+    let grant = same.and_then(|record| record.grant_sha256.clone());
+    let mut record = TokenRecord::of(source, grant, digest, info.ttl_s, info.renewable);
     record.creation_ttl_s = info.creation_ttl_s;
     let is_low = record
         .expires_at
@@ -224,6 +283,9 @@ pub fn for_apply(
         } else {
             Some(peers.openbao()?.lookup_self(&token.secret)?)
         };
+        if let Some(Some(info)) = &info {
+            note_lookup(context, memory, info);
+        }
         match info {
             None => return Ok(token.clone()),
             Some(Some(info)) if is_enough(context, &info) => {
@@ -354,7 +416,7 @@ fn set_aside(context: &Context<'_>, memory: &mut Memory) -> Result<()> {
 /// Logs in with a lease that was never used, else with the bootstrap grant unless it is spent.
 fn bootstrap(context: &Context<'_>, memory: &mut Memory, peers: &Peers<'_>) -> Result<Token> {
     let bao = &context.settings.bao;
-    if let Some(stored) = lease::load(context)? {
+    if let Some(stored) = lease::load(context, memory)? {
         match log_in_with_lease(context, memory, peers, &stored, &Vault::default()) {
             Ok(token) => return Ok(token),
             Err(error @ (Error::LoginRefused(_) | Error::EnvMismatch { .. })) => {
@@ -397,7 +459,7 @@ fn swap(
 ) -> Result<Token> {
     let mut tried_stored = false;
     loop {
-        let stored = match lease::load(context)?.filter(|_| !tried_stored) {
+        let stored = match lease::load(context, memory)?.filter(|_| !tried_stored) {
             Some(stored) => stored,
             None => {
                 let lease = with_bearer(context, memory, peers, token, |tenancy, bearer| {

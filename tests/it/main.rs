@@ -20,6 +20,7 @@ mod drift;
 mod faults;
 mod fixtures;
 mod gates;
+mod hardening;
 mod health;
 mod house;
 mod leaks;
