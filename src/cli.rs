@@ -15,7 +15,7 @@ use crate::tick::{self, TickOptions, orders, run_loop};
 use lexopt::Arg;
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const DEFAULT_CONFIG: &str = "/etc/monky-deployd/config.yaml";
 
@@ -177,9 +177,13 @@ fn version(json: bool) -> String {
 
 fn print(text: &str) -> Result<Exit> {
     let mut out = std::io::stdout().lock();
-    // Whoever closed the pipe has read enough.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    Ok(Exit::Ok)
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Whoever closed the pipe has read enough.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::file("write to", Path::new("standard output"), error))
+        }
+        _ => Ok(Exit::Ok),
+    }
 }
 
 fn parse(args: Vec<OsString>) -> Result<Invocation> {

@@ -19,6 +19,13 @@ const IGNORED_BELOW_BYTES: usize = 4;
 /// Base64 forms are searched from this length (bytes) on; shorter ones match by accident.
 const BASE64_FROM_BYTES: usize = 12;
 
+/// What Go's JSON escapes beyond the rule.
+const GO_JSON_ESCAPES: [char; 5] = ['&', '<', '>', '\u{2028}', '\u{2029}'];
+/// What Go leaves as it is in the user and the password of a URL.
+const GO_USERINFO_KEEPS: &str = "&$+,;=";
+/// What JavaScript's `encodeURIComponent` leaves as it is.
+const JAVASCRIPT_KEEPS: &str = "!*'()";
+
 struct Needle {
     text: Zeroizing<String>,
     name: Arc<str>,
@@ -129,8 +136,16 @@ fn forms_of(value: &str, forms: &mut Vec<Zeroizing<String>>) {
     if value.len() < WHOLE_WORD_BELOW_BYTES {
         return;
     }
-    let json = serde_json::to_string(value).unwrap_or_default();
-    push(json.trim_matches('"').to_owned());
+    let json = Zeroizing::new(serde_json::to_string(value).unwrap_or_default());
+    let json = json
+        .get(1..json.len().saturating_sub(1))
+        .unwrap_or_default();
+    push(json.to_owned());
+    push(json_escape(json, |c| GO_JSON_ESCAPES.contains(&c)));
+    // What writes ASCII only, as Python does.
+    push(json_escape(json, |c| !matches!(c, ' '..='~')));
+    // Inside a shell's single quotes.
+    push(value.replace('\'', "'\\''"));
     push(
         value
             .replace('\\', "\\\\")
@@ -141,12 +156,14 @@ fn forms_of(value: &str, forms: &mut Vec<Zeroizing<String>>) {
     );
     // Compose doubles dollars wherever it prints a model.
     push(value.replace('$', "$$"));
-    for (hex, space) in [
-        (HexCase::Upper, "%20"),
-        (HexCase::Upper, "+"),
-        (HexCase::Lower, "%20"),
+    for (hex, space, kept) in [
+        (HexCase::Upper, "%20", ""),
+        (HexCase::Upper, "+", ""),
+        (HexCase::Lower, "%20", ""),
+        (HexCase::Upper, "%20", GO_USERINFO_KEEPS),
+        (HexCase::Upper, "%20", JAVASCRIPT_KEEPS),
     ] {
-        push(url_encode(value, hex, space));
+        push(url_encode(value, hex, space, kept));
     }
     if value.len() >= BASE64_FROM_BYTES {
         for shift in 0..3 {
@@ -162,7 +179,24 @@ enum HexCase {
     Lower,
 }
 
-fn url_encode(value: &str, case: HexCase, space: &str) -> String {
+/// `json`, the inside of a JSON string, with the characters that `is_escaped` picks written as `\u` escapes too.
+fn json_escape(json: &str, is_escaped: impl Fn(char) -> bool) -> String {
+    let mut escaped = String::with_capacity(json.len() * 6);
+    for c in json.chars() {
+        if is_escaped(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a String cannot fail.
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
+/// `value` percent-encoded, but for the characters (ASCII) in `kept`.
+fn url_encode(value: &str, case: HexCase, space: &str, kept: &str) -> String {
     let mut encoded = String::with_capacity(value.len() * 3);
     for byte in value.bytes() {
         match (byte, case) {
@@ -170,6 +204,7 @@ fn url_encode(value: &str, case: HexCase, space: &str) -> String {
             (b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~', _) => {
                 encoded.push(char::from(byte))
             }
+            _ if kept.as_bytes().contains(&byte) => encoded.push(char::from(byte)),
             // Writing to a String cannot fail.
             (_, HexCase::Upper) => drop(write!(encoded, "%{byte:02X}")),
             (_, HexCase::Lower) => drop(write!(encoded, "%{byte:02x}")),
@@ -217,7 +252,7 @@ mod tests {
         let json = serde_json::to_string(value).unwrap();
         let shifted =
             ["", "a", "ab"].map(|before| STANDARD.encode(format!("{before}{value} tail")));
-        let url = url_encode(value, HexCase::Upper, "%20");
+        let url = url_encode(value, HexCase::Upper, "%20", "");
         for text in [
             value,
             &json,
@@ -231,6 +266,33 @@ mod tests {
             assert!(clean.contains("[redacted:DB]"), "{text}");
             assert!(!clean.contains("second"), "{clean}");
         }
+    }
+
+    #[test]
+    fn a_value_is_replaced_as_go_python_javascript_and_a_shell_print_it() {
+        let value = "it's <ä&😀>,+;=$/:@?!\u{2028}\"";
+        let redactor = knowing(&[("DB", value)]);
+        for text in [
+            r#"it's \u003cä\u0026😀\u003e,+;=$/:@?!\u2028\""#,
+            r#"it's <\u00e4&\ud83d\ude00>,+;=$/:@?!\u2028\""#,
+            "it%27s%20%3C%C3%A4&%F0%9F%98%80%3E,+;=$%2F%3A%40%3F%21%E2%80%A8%22",
+            "it's%20%3C%C3%A4%26%F0%9F%98%80%3E%2C%2B%3B%3D%24%2F%3A%40%3F!%E2%80%A8%22",
+            "it'\\''s <ä&😀>,+;=$/:@?!\u{2028}\"",
+        ] {
+            assert_eq!(
+                redactor.clean(&format!("<{text}>")),
+                "<[redacted:DB]>",
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_plain_value_has_few_forms() {
+        let mut forms = Vec::new();
+        forms_of("hunter2-hunter2", &mut forms);
+        // Itself, and base64 at each of the three places.
+        assert_eq!(forms.len(), 4);
     }
 
     #[test]

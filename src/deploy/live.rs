@@ -4,7 +4,8 @@
 //!
 //! Only files that the agent put there are ever replaced or removed; the list of them stands in `live.json` before the
 //! first of them is written. A crash at any instant leaves `current` at a whole release; bringing `live/` to it again
-//! finishes what was begun.
+//! finishes what was begun. What is being written stands in `.tmp/` beside `live/` until it is whole: a kill leaves
+//! nothing in `live/` that nobody would know, and no name that a bundle or a service may use is taken.
 
 use crate::deploy::compose::ProjectFiles;
 use crate::deploy::release::{FileRecord, Release, Releases};
@@ -19,6 +20,12 @@ use std::collections::BTreeSet;
 use std::io;
 
 const RECORD: &str = "live.json";
+/// Files on their way into `live/`, beside it on the same file system.
+const UNDERWAY: &str = ".tmp";
+/// The one such file.
+const NEXT: &str = "next";
+/// What earlier versions left in `live/` when they were killed while they wrote the variables.
+const OLD_LEFTOVER: &str = "..env.tmp";
 const OVERLAY: &str = "overlay.json";
 const RECORD_CAP_BYTES: u64 = 8 * 1024 * 1024;
 const FILE_CAP_BYTES: u64 = 64 * 1024 * 1024;
@@ -73,22 +80,29 @@ impl<'a> Live<'a> {
     pub fn check(&self, release: &Release) -> Result<()> {
         let ours = self.record()?.files;
         for (path, file) in &release.files {
-            if ours.contains(path) {
-                continue;
-            }
             if let Some(foreign) = self.obstacle(path, file, &ours)? {
-                let why = io::Error::new(
-                    io::ErrorKind::AlreadyExists,
-                    "the bundle has a file of this name, and what is there is not the agent's: move it away",
-                );
-                return Err(Error::file(
-                    "bring the bundle's file into live",
-                    &self.dir.path().join(foreign),
-                    why,
-                ));
+                return Err(self.in_the_way(&foreign));
             }
         }
-        Ok(())
+        // `.env` is always ours, but what somebody put into a directory of that name is not.
+        match self.dir.kind(deploy_dir::ENV)? {
+            Some(Kind::Directory) if !self.is_all_ours(deploy_dir::ENV, &ours)? => {
+                Err(self.in_the_way(deploy_dir::ENV))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn in_the_way(&self, foreign: &str) -> Error {
+        let why = io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "the release has a file of this name, and what is there is not the agent's: move it away",
+        );
+        Error::file(
+            "bring the release's file into live",
+            &self.dir.path().join(foreign),
+            why,
+        )
     }
 
     /// Makes `release` the current one and brings `live/` to its files.
@@ -96,7 +110,9 @@ impl<'a> Live<'a> {
     /// # Errors
     /// A failed file operation; `current` is then at the old release or at this one, whole.
     pub fn promote(&self, releases: &Releases, release: &Release) -> Result<()> {
+        self.deploy.remove_tree(UNDERWAY)?;
         let mut record = self.record()?;
+        self.check(release)?;
         self.refuse_without_room(releases, &record, release)?;
         self.deploy.link(
             deploy_dir::CURRENT,
@@ -107,7 +123,15 @@ impl<'a> Live<'a> {
         record.files.extend(release.files.keys().cloned());
         self.write_record(&record)?;
 
+        if !release
+            .files
+            .keys()
+            .any(|path| path.as_str() == OLD_LEFTOVER)
+        {
+            self.remove_old_leftover(&before)?;
+        }
         let source = releases.directory(&release.name)?;
+        let underway = self.deploy.subdir_or_create(UNDERWAY, 0o700)?;
         for path in before
             .iter()
             .filter(|path| !release.files.contains_key(path))
@@ -115,7 +139,7 @@ impl<'a> Live<'a> {
             self.remove(path)?;
         }
         for (path, file) in &release.files {
-            self.bring(&source, path, file)?;
+            self.bring(&underway, &source, path, file)?;
         }
         let env = source
             .read(deploy_dir::ENV, FILE_CAP_BYTES)?
@@ -127,8 +151,7 @@ impl<'a> Live<'a> {
                     io::Error::from(io::ErrorKind::NotFound),
                 )
             })?;
-        self.dir
-            .write(deploy_dir::ENV, &env, 0o600, Durability::Renamed)?;
+        place(&underway, &self.dir, deploy_dir::ENV, &env, 0o600)?;
         self.write_overlay(&release.overlay)?;
         self.dir.sync_filesystem()?;
 
@@ -136,7 +159,8 @@ impl<'a> Live<'a> {
             release: Some(release.name.clone()),
             files: set_of(release.files.keys().cloned()),
         };
-        self.write_record(&record)
+        self.write_record(&record)?;
+        self.deploy.remove_tree(UNDERWAY)
     }
 
     /// Whether the files that change fit: a projection that stops half way for want of space would leave `current` at a
@@ -182,10 +206,28 @@ impl<'a> Live<'a> {
     /// # Errors
     /// A failed file operation.
     pub fn forget_values(&self) -> Result<()> {
-        self.dir.remove(deploy_dir::ENV).map(drop)
+        if self.dir.kind(deploy_dir::ENV)? != Some(Kind::Directory) {
+            self.dir.remove(deploy_dir::ENV)?;
+        }
+        self.deploy.remove_tree(UNDERWAY)?;
+        self.remove_old_leftover(&self.record()?.files)
     }
 
-    fn bring(&self, source: &Dir, path: &BundlePath, file: &FileRecord) -> Result<()> {
+    fn remove_old_leftover(&self, ours: &BTreeSet<BundlePath>) -> Result<()> {
+        let is_of_a_bundle = ours.iter().any(|path| path.as_str() == OLD_LEFTOVER);
+        if !is_of_a_bundle && self.dir.kind(OLD_LEFTOVER)? == Some(Kind::File) {
+            self.dir.remove(OLD_LEFTOVER)?;
+        }
+        Ok(())
+    }
+
+    fn bring(
+        &self,
+        underway: &Dir,
+        source: &Dir,
+        path: &BundlePath,
+        file: &FileRecord,
+    ) -> Result<()> {
         let (folders, name) = split(path);
         let mode = if file.executable { 0o755 } else { 0o644 };
         let mut from: Option<Dir> = None;
@@ -217,33 +259,41 @@ impl<'a> Live<'a> {
                 io::Error::from(io::ErrorKind::NotFound),
             )
         })?;
-        // A file that is the same keeps its inode, and whoever has it mounted keeps seeing it.
+        // A file that is the same keeps its inode, and whoever has it mounted keeps seeing it. One that is longer, or
+        // cannot be read, is not the same.
+        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if to.kind(name)? == Some(Kind::File)
-            && to.read(name, FILE_CAP_BYTES)?.as_deref() == Some(&bytes)
             && to.mode(name)? == mode
+            && to.read(name, len).ok().flatten().as_deref() == Some(&bytes)
         {
             return Ok(());
         }
-        to.write(name, &bytes, mode, Durability::Renamed)
+        place(underway, to, name, &bytes, mode)
     }
 
     /// Removes a file of ours, and the directories that it leaves empty.
     fn remove(&self, path: &BundlePath) -> Result<()> {
         let (folders, name) = split(path);
+        let depth = folders.len();
         let mut dirs: Vec<(Dir, &str)> = Vec::new();
         for folder in folders {
             let here = dirs.last().map_or(&self.dir, |(dir, _)| dir);
             match here.subdir(folder) {
                 Ok(Some(next)) => dirs.push((next, folder)),
+                // A removal that was cut off got so far: the directories above may still have to go.
+                Ok(None) => break,
                 // Somebody replaced the directory by something else: what is there is not ours any more.
-                Ok(None) | Err(_) => return Ok(()),
+                Err(_) => return Ok(()),
             }
         }
-        let here = dirs.last().map_or(&self.dir, |(dir, _)| dir);
-        if here.kind(name)? == Some(Kind::Directory) {
-            return Ok(());
+        if dirs.len() == depth {
+            let here = dirs.last().map_or(&self.dir, |(dir, _)| dir);
+            if here.kind(name)? != Some(Kind::Directory) {
+                here.remove(name)?;
+            } else if !here.remove_empty(name)? {
+                return Ok(());
+            }
         }
-        here.remove(name)?;
         while let Some((_, folder)) = dirs.pop() {
             let parent = dirs.last().map_or(&self.dir, |(dir, _)| dir);
             if !parent.remove_empty(folder)? {
@@ -253,8 +303,8 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// What stands in the way of a file that was not ours so far: anything but the very same file, at its own path or in
-    /// place of one of its directories.
+    /// What stands in the way of a file, at its own path or in place of one of its directories. At a path that is ours
+    /// it is a directory with something in it; at another one, anything but the very same file or an empty directory.
     fn obstacle(
         &self,
         path: &BundlePath,
@@ -277,22 +327,25 @@ impl<'a> Live<'a> {
             way.push('/');
         }
         let here = dir.as_ref().unwrap_or(&self.dir);
-        let is_same = |dir: &Dir| -> Result<bool> {
-            Ok(dir
-                .read(name, FILE_CAP_BYTES)?
-                .is_some_and(|bytes| Sha256::of(&bytes) == file.sha256))
+        // One that is too long or cannot be read is not the same.
+        let is_same = |dir: &Dir| {
+            let bytes = dir.read(name, FILE_CAP_BYTES).ok().flatten();
+            bytes.is_some_and(|bytes| Sha256::of(&bytes) == file.sha256)
         };
         match here.kind(name)? {
             None => Ok(None),
-            Some(Kind::File) if is_same(here)? => Ok(None),
-            // A directory of ours makes room when all that is in it is ours.
+            // A directory makes room when all that is in it is ours. Docker makes an empty one in place of a file that it
+            // was to mount and did not find.
             Some(Kind::Directory) if self.is_all_ours(path.as_str(), ours)? => Ok(None),
+            Some(Kind::File | Kind::Link | Kind::Other) if ours.contains(path) => Ok(None),
+            Some(Kind::File) if is_same(here) => Ok(None),
             Some(_) => Ok(Some(path.as_str().to_owned())),
         }
     }
 
-    fn is_all_ours(&self, folder: &str, ours: &BTreeSet<BundlePath>) -> Result<bool> {
-        let mut pending = vec![folder.to_owned()];
+    /// Whether nothing is in the directory but files of ours and what is left of their directories.
+    fn is_all_ours(&self, top: &str, ours: &BTreeSet<BundlePath>) -> Result<bool> {
+        let mut pending = vec![top.to_owned()];
         while let Some(folder) = pending.pop() {
             let mut dir: Option<Dir> = None;
             for part in folder.split('/') {
@@ -302,7 +355,17 @@ impl<'a> Live<'a> {
                 dir = Some(next);
             }
             let Some(dir) = dir else { return Ok(false) };
-            for name in dir.names()? {
+            let names = dir.names()?;
+            let all = std::fs::read_dir(dir.path())
+                .map_err(|e| Error::file("list the directory", dir.path(), e))?;
+            // A name that is not UTF-8 is not ours.
+            if all.count() != names.len() {
+                return Ok(false);
+            }
+            if names.is_empty() && folder != top && !is_ours_or_above(&folder, ours) {
+                return Ok(false);
+            }
+            for name in names {
                 let path = format!("{folder}/{name}");
                 if dir.kind(&name)? == Some(Kind::Directory) {
                     pending.push(path);
@@ -347,6 +410,28 @@ impl<'a> Live<'a> {
 pub fn current(deploy: &Dir) -> Result<Option<ReleaseName>> {
     let target = deploy.link_target(deploy_dir::CURRENT)?;
     Ok(target.and_then(|target| ReleaseName::new(target.rsplit('/').next()?).ok()))
+}
+
+/// Gives `to` the file `name`, whole or not at all; an empty directory of that name makes room.
+fn place(underway: &Dir, to: &Dir, name: &str, bytes: &[u8], mode: u32) -> Result<()> {
+    if to.kind(name)? == Some(Kind::Directory) {
+        // What is not empty stays, and the rename says so.
+        to.remove_empty(name)?;
+    }
+    underway.write(NEXT, bytes, mode, Durability::Renamed)?;
+    underway.move_into(NEXT, to, name).inspect_err(|_| {
+        // Best effort: the next projection begins with an empty directory.
+        let _ = underway.remove(NEXT);
+    })
+}
+
+fn is_ours_or_above(folder: &str, ours: &BTreeSet<BundlePath>) -> bool {
+    ours.iter().any(|known| {
+        known
+            .as_str()
+            .strip_prefix(folder)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
 }
 
 fn split(path: &BundlePath) -> (Vec<&str>, &str) {

@@ -86,6 +86,8 @@ pub fn whole_object(data: &Value) -> Option<Secret> {
 /// A failed file operation.
 pub fn write(state: &Dir, credentials: &[Credential], keep_others: bool) -> Result<bool> {
     let dir = state.subdir_or_create(state_dir::DOCKER, 0o700)?;
+    // A killed tick's half-written file holds a credential, and without a change no write comes to replace it.
+    dir.remove(&format!(".{}.tmp", state_dir::DOCKER_CONFIG))?;
     let before = dir
         .read(state_dir::DOCKER_CONFIG, CONFIG_CAP_BYTES)?
         .map(zeroize::Zeroizing::new);
@@ -193,5 +195,25 @@ mod tests {
         assert!(write(&state, &[credential("c")], true).unwrap());
         let text = std::fs::read_to_string(temp.path().join("docker/config.json")).unwrap();
         assert!(text.contains("\"a\"") && text.contains("\"c\""));
+    }
+
+    #[test]
+    fn what_a_killed_write_left_is_removed_even_when_nothing_is_written() {
+        let temp = tempfile::tempdir().unwrap();
+        let state = Dir::open(temp.path()).unwrap();
+        let left = temp.path().join("docker/.config.json.tmp");
+        let credential = Credential {
+            registry: "a".into(),
+            username: "u".into(),
+            password: Secret::new("p".into()),
+        };
+        std::fs::create_dir(temp.path().join("docker")).unwrap();
+        std::fs::write(&left, "torn").unwrap();
+        assert!(!write(&state, &[], false).unwrap());
+        assert!(!left.exists());
+        write(&state, std::slice::from_ref(&credential), false).unwrap();
+        std::fs::write(&left, "torn").unwrap();
+        assert!(!write(&state, &[credential], false).unwrap());
+        assert!(!left.exists());
     }
 }

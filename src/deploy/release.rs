@@ -14,6 +14,9 @@ use crate::state::SecretRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const STAGING: &str = ".staging";
@@ -155,12 +158,15 @@ impl Releases {
         self.dir.remove_tree(STAGING)?;
         let dir = self.dir.subdir_or_create(STAGING, 0o700)?;
         unpack::unpack(bundle, dir.path())?;
-        dir.write(
-            deploy_dir::ENV,
-            env.expose().as_bytes(),
-            0o600,
-            Durability::Renamed,
-        )?;
+        // Not through a temporary name, which the bundle may have a member of: a staging directory is whole or nothing.
+        let env_path = dir.path().join(deploy_dir::ENV);
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&env_path)
+            .and_then(|mut file| file.write_all(env.expose().as_bytes()))
+            .map_err(|e| Error::file("write the file", &env_path, e))?;
         Ok(Staging {
             releases: self,
             dir,

@@ -56,7 +56,13 @@ pub fn diagnose(stderr: &[u8]) -> Option<Error> {
     ]) {
         return docker(
             Code::DockerDown,
-            "the docker daemon does not answer",
+            &format!(
+                "the docker daemon does not answer ({})",
+                text.lines()
+                    .map(str::trim)
+                    .find(|line| !line.is_empty())
+                    .unwrap_or("no words")
+            ),
             "start it: systemctl start docker",
         );
     }

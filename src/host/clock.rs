@@ -15,6 +15,9 @@ use time::format_description::well_known::{Rfc2822, Rfc3339};
 #[serde(try_from = "String", into = "String")]
 pub struct Timestamp(i64);
 
+/// 9999-12-31T23:59:59Z, the last instant that RFC 3339 can write.
+const LATEST_S: i64 = 253_402_300_799;
+
 impl Timestamp {
     /// The present instant.
     pub fn now() -> Self {
@@ -34,12 +37,13 @@ impl Timestamp {
         self.0
     }
 
-    /// The instant `seconds` later.
+    /// The instant `seconds` later, at most the last one that can be written.
     #[must_use]
     pub fn plus_s(self, seconds: u64) -> Self {
         Self(
             self.0
-                .saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX)),
+                .saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX))
+                .min(LATEST_S),
         )
     }
 
@@ -52,7 +56,7 @@ impl Timestamp {
     pub fn parse(text: &str) -> Option<Self> {
         OffsetDateTime::parse(text, &Rfc3339)
             .ok()
-            .map(|t| Self(t.unix_timestamp()))
+            .map(|t| Self(t.unix_timestamp().min(LATEST_S)))
     }
 
     /// Reads the value of HTTP's `Date` header.
@@ -165,6 +169,18 @@ mod tests {
             Some(at)
         );
         assert_eq!(Timestamp::parse("yesterday"), None);
+    }
+
+    #[test]
+    fn an_instant_too_late_to_be_written_is_the_last_one() {
+        let last = "9999-12-31T23:59:59Z";
+        for seconds in [300_000_000_000, u64::MAX] {
+            let at = Timestamp::from_unix(1_788_876_172).plus_s(seconds);
+            assert_eq!(at.to_string(), last);
+            assert_eq!(Timestamp::parse(last), Some(at));
+        }
+        let west = Timestamp::parse("9999-12-31T23:59:59-05:00").unwrap();
+        assert_eq!(west.to_string(), last);
     }
 
     #[test]

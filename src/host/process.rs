@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,11 @@ use std::time::{Duration, Instant};
 const TERM_GRACE: Duration = Duration::from_secs(8);
 /// How long output may still arrive after the child itself has ended.
 const DRAIN: Duration = Duration::from_millis(500);
+/// The most reads of one stream before the deadline and the signals are looked at again. Together they read more than
+/// an ordinary pipe holds, so that nothing an ended child wrote is lost.
+const READS_AT_ONCE: usize = 16;
+/// A line longer than this (bytes) is a flood, not a line, and is not shown.
+const LINE_CAP_BYTES: usize = 64 * 1024;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -30,7 +35,7 @@ pub struct Task {
     pub args: Vec<OsString>,
     /// Its whole environment.
     pub env: Vec<(String, OsString)>,
-    /// Where it runs; ours when `None`.
+    /// Where it runs; the root directory when `None`.
     pub directory: Option<PathBuf>,
     /// What it reads; nothing (`/dev/null`) when `None`.
     pub input: Option<zeroize::Zeroizing<Vec<u8>>>,
@@ -216,9 +221,8 @@ fn spawn(task: &Task) -> Result<Child> {
         Stdio::null()
     });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    if let Some(directory) = &task.directory {
-        command.current_dir(directory);
-    }
+    // Ours may be gone by now, and a child that needs one would blame its own work.
+    command.current_dir(task.directory.as_deref().unwrap_or(Path::new("/")));
     command.spawn().map_err(|source| Error::Spawn {
         program: task.program.clone(),
         source,
@@ -235,7 +239,37 @@ struct Streams<'t> {
 struct Stream {
     pipe: Option<std::fs::File>,
     kept: Kept,
-    line: Vec<u8>,
+    lines: Lines,
+}
+
+/// Puts lines together from the pieces that are read.
+#[derive(Default)]
+struct Lines {
+    begun: Vec<u8>,
+    too_long: bool,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8], on_line: &mut dyn FnMut(&str)) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if !self.too_long {
+                self.begun.extend_from_slice(piece);
+                // No part of a long line is shown: a secret could be cut in two, and then nothing would redact it.
+                self.too_long = self.begun.len() > LINE_CAP_BYTES;
+            }
+            if piece.ends_with(b"\n") {
+                self.end(on_line);
+            }
+        }
+    }
+
+    fn end(&mut self, on_line: &mut dyn FnMut(&str)) {
+        if !self.too_long && !self.begun.is_empty() {
+            on_line(String::from_utf8_lossy(&self.begun).trim_end());
+        }
+        self.begun.clear();
+        self.too_long = false;
+    }
 }
 
 impl Stream {
@@ -246,30 +280,23 @@ impl Stream {
         Ok(Self {
             pipe: fd.map(Into::into),
             kept: Kept::new(cap_bytes),
-            line: Vec::new(),
+            lines: Lines::default(),
         })
     }
 
-    /// Reads what is there; a closed pipe is let go.
+    /// Reads what is there, within bounds: a flood must not keep the caller here. A closed pipe is let go.
     fn pump(&mut self, on_line: Option<&mut dyn FnMut(&str)>) {
         let mut on_line = on_line;
         let mut buffer = [0; 16 * 1024];
-        while let Some(pipe) = &mut self.pipe {
+        for _ in 0..READS_AT_ONCE {
+            let Some(pipe) = &mut self.pipe else { return };
             match pipe.read(&mut buffer) {
                 Ok(0) => self.pipe = None,
                 Ok(n) => {
                     let bytes = buffer.get(..n).unwrap_or_default();
                     self.kept.push(bytes);
                     if let Some(on_line) = on_line.as_mut() {
-                        self.line.extend_from_slice(bytes);
-                        while let Some(end) = self.line.iter().position(|b| *b == b'\n') {
-                            let line: Vec<u8> = self.line.drain(..=end).collect();
-                            on_line(String::from_utf8_lossy(&line).trim_end());
-                        }
-                        // A flood without line ends is no line.
-                        if self.line.len() > 64 * 1024 {
-                            self.line.clear();
-                        }
+                        self.lines.push(bytes, on_line);
                     }
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
@@ -353,10 +380,7 @@ impl<'t> Streams<'t> {
 
     fn finish(&mut self, on_line: &mut dyn FnMut(&str)) {
         self.pump(on_line);
-        if !self.err.line.is_empty() {
-            let line = std::mem::take(&mut self.err.line);
-            on_line(String::from_utf8_lossy(&line).trim_end());
-        }
+        self.err.lines.end(on_line);
     }
 }
 

@@ -92,7 +92,7 @@ keys! {
     EnvId = "env_id", text("name"), Required, "the environment that this box runs: `[a-z0-9][a-z0-9-]{0,62}`";
     Site = "site", text("string"), Required, "where the box stands, for example `cbs`";
     Transport = "transport", OneOf(&["system", "proxy"]), Fixed("system"), "how connections leave the box: `system` through the mesh tunneler, `proxy` through local forwarders";
-    Identity = "identity", Path, Unset, "the box's ziti identity file; the agent never reads it, `doctor` checks that it is there";
+    Identity = "identity", Path, Unset, "the box's ziti identity file; the agent never reads it, and a failed connection says when it is not there";
     TenancyService = "tenancy.service", text("name"), Fixed("monky.tenancy.deploy"), "tenancy's mesh service name";
     TenancyHost = "tenancy.host", text("host"), Derived("`tenancy.service`"), "tenancy's intercept host";
     TenancyPort = "tenancy.port", from_to(1, 65535), Fixed("443"), "tenancy's intercept port";

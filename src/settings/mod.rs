@@ -37,7 +37,7 @@ pub struct Settings {
     pub site: String,
     /// How connections leave the box.
     pub transport: TransportKind,
-    /// The box's ziti identity file, for `doctor`.
+    /// The box's ziti identity file, for the words of a failed connection.
     pub identity: Option<PathBuf>,
     /// How tenancy is reached.
     pub tenancy: Tenancy,

@@ -95,10 +95,27 @@ fn locked(
     }
     refuse_remembered_mismatch(&context, &memory, grant.as_ref())?;
     if !is_due(&context, &memory, grant.as_ref()) {
-        log::debug!("{}", Done::NotDue.as_str());
+        tell_not_due(&context, &memory);
         return Ok(Exit::Ok);
     }
     Ok(end(&context, &mut memory, grant))
+}
+
+/// A timer's tick that is not due is nothing to speak of; a person who typed it wants to know why nothing happened.
+fn tell_not_due(context: &Context<'_>, memory: &Memory) {
+    let pulse = memory.last_pulse.as_ref();
+    let next = pulse.and_then(|pulse| pulse.next_checkin_at(context.settings.interval_s));
+    let left_s = next.map_or(0, |next| next.since_s(context.started_at).max(0));
+    let last = pulse
+        .and_then(|pulse| pulse.error.as_deref())
+        .unwrap_or("all was well");
+    if crate::host::log::is_interactive() {
+        log::info!(
+            "nothing asked: the next checkin is due in {left_s} s, `tick --force` asks now (the last tick: {last})"
+        );
+    } else {
+        log::debug!("{}", Done::NotDue.as_str());
+    }
 }
 
 /// Goes the way and leaves the state saved whatever came of it.
@@ -114,6 +131,10 @@ fn end(context: &Context<'_>, memory: &mut Memory, grant: Option<Sha256>) -> Exi
         }
     });
     let exit = match &ended {
+        Ok(Done::Paused) if crate::host::log::is_interactive() => {
+            log::info!("paused, nothing was touched; `monky-deployd resume` ends it");
+            Exit::Ok
+        }
         Ok(done) => {
             log::debug!(took:% = context.stopwatch; "{}", done.as_str());
             Exit::Ok

@@ -12,7 +12,7 @@ use crate::names::{ReleaseName, Sha256};
 use crate::redact::Redactor;
 use crate::settings::Settings;
 use crate::state::store::Store;
-use crate::state::{Held, Paused, State};
+use crate::state::{Applied, Held, Paused, State};
 use crate::tick;
 use crate::tick::bring_up::bring_back;
 use crate::tick::context::{Context, TickOptions};
@@ -88,7 +88,12 @@ pub fn restore(
     let mut memory = tick::load(&context, grant.as_ref())?;
     let deploy = Dir::open_or_create(&settings.deploy_dir)?;
     let present = live::current(&deploy)?;
-    let release = choose(&Releases::open(&deploy)?, &memory.state, sha)?;
+    let release = choose(
+        &Releases::open(&deploy)?,
+        &memory.state,
+        present.as_ref(),
+        sha,
+    )?;
     known::learn(&context, &memory.state)?;
     known::learn_release(redactor, &Releases::open(&deploy)?, &release)?;
     let running = bring_back(&context, &mut memory, &release).inspect_err(|_| {
@@ -96,14 +101,22 @@ pub fn restore(
         let _ = context.save_apply_log();
     })?;
     let restored = running.applied.sha.clone();
-    let held = present
+    // A hold that is there already names what tenancy wants: a second restore does not let go of it.
+    let standing = memory
+        .state
+        .held
+        .clone()
+        .filter(|held| held.sha != restored);
+    let present = present
         .map(|present| present.sha())
-        .filter(|present| *present != restored)
-        .map(|sha| Held {
+        .filter(|present| *present != restored);
+    let held = standing.or_else(|| {
+        present.map(|sha| Held {
             sha,
             since: context.started_at,
             why: format!("{} was restored by hand", restored.short()),
-        });
+        })
+    });
     let holds = held
         .as_ref()
         .map(|held| format!("; {} is held", held.sha.short()))
@@ -118,8 +131,18 @@ pub fn restore(
 }
 
 /// The release to bring back: it must still have its variables.
-fn choose(releases: &Releases, state: &State, sha: Option<&str>) -> Result<ReleaseName> {
+fn choose(
+    releases: &Releases,
+    state: &State,
+    present: Option<&ReleaseName>,
+    sha: Option<&str>,
+) -> Result<ReleaseName> {
     let no_release = |why: String| Error::Usage(why);
+    if state.down.is_some() {
+        return Err(no_release(
+            "everything was taken down, and the rendered variables with it: nothing can be restored; ask tenancy for an apply".into(),
+        ));
+    }
     let has_values = |name: &ReleaseName| -> Result<bool> {
         Ok(releases.load(name)?.is_some()
             && releases.directory(name)?.kind(deploy_dir::ENV)?.is_some())
@@ -132,10 +155,12 @@ fn choose(releases: &Releases, state: &State, sha: Option<&str>) -> Result<Relea
     }
     match sha {
         None => {
-            let before = state
-                .previous
-                .as_ref()
-                .and_then(|previous| previous.release.clone());
+            let release_of = |applied: &Option<Applied>| {
+                applied.as_ref().and_then(|applied| applied.release.clone())
+            };
+            // What failed is up now: the last good one is the applied one.
+            let good = release_of(&state.applied).filter(|applied| present != Some(applied));
+            let before = good.or_else(|| release_of(&state.previous));
             before.filter(|name| kept.contains(name)).ok_or_else(|| {
                 no_release(format!(
                     "there is no applied release before the present one; {}",

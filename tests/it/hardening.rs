@@ -121,3 +121,30 @@ fn a_lease_that_has_done_its_work_is_forgotten() {
         .says("logged in with the bootstrap grant");
     assert!(!file.exists());
 }
+
+#[test]
+fn a_restore_after_a_failed_apply_brings_the_last_good_release_and_a_second_one_keeps_the_hold() {
+    let scene = Scene::applied();
+    let good = bundle(2).build();
+    scene.want(&good);
+    scene.agent.tick().exits(0);
+    let broken = bundle(3).build();
+    scene.want(&broken);
+    scene.docker.fail("up", 1, "port is already allocated");
+    scene.agent.tick().exits(1);
+    scene.docker.unscript("fail-up");
+    let is_held = || {
+        let held = scene.agent.state()["held"]["sha"].clone();
+        assert_eq!(held, broken.sha(), "what tenancy wants stays held");
+    };
+    scene
+        .agent
+        .run(&["restore"])
+        .exits(0)
+        .says(&good.sha()[..12]);
+    assert_eq!(scene.applied_sha().as_deref(), Some(good.sha()));
+    is_held();
+    scene.agent.run(&["restore"]).exits(0);
+    is_held();
+    scene.due_tick().exits(1).says("is held");
+}

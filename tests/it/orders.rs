@@ -392,7 +392,7 @@ fn where_nothing_is_kept_nothing_is_restored() {
         .agent
         .run(&["restore", first.sha()])
         .exits(64)
-        .says("none is kept");
+        .says("ask tenancy for an apply");
 }
 
 #[test]

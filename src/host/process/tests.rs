@@ -89,6 +89,28 @@ fn lines_of_standard_error_are_seen_as_they_come() {
 }
 
 #[test]
+fn a_flood_of_short_lines_does_not_outlast_the_deadline() {
+    let mut task = shell("exec yes >&2");
+    task.limit = Duration::from_millis(300);
+    let started = Instant::now();
+    let error = run(&task).unwrap_err();
+    assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn lines_are_put_together_from_pieces_and_no_part_of_an_overlong_one_is_seen() {
+    let mut seen = Vec::new();
+    let mut lines = Lines::default();
+    let long = vec![b'x'; LINE_CAP_BYTES];
+    for piece in [b"a", &b"b\n\nc\r\nd"[..], &long, b"e", b"f\ng", b"h"] {
+        lines.push(piece, &mut |line| seen.push(line.to_owned()));
+    }
+    lines.end(&mut |line| seen.push(line.to_owned()));
+    assert_eq!(seen, ["ab", "", "c", "gh"]);
+}
+
+#[test]
 fn a_missing_program_says_its_name() {
     let mut task = shell("");
     task.program = "/nonexistent/docker".into();
