@@ -42,7 +42,7 @@ test: ## installs what it needs, then every check; E2E=require turns a skip into
 .PHONY: bench
 bench: build ## the table of docs/BENCHMARKS.md, measured here
 	@tests/e2e/setup all
-	@MONKY_DEPLOYD_BIN='$(BINARY)' tests/e2e/with-docker tests/bench/run
+	@MONKY_DEPLOYD_BIN='$(BINARY)' tests/bench/run
 
 .PHONY: clean
 clean: ## removes what was built; the downloads in the cache directory stay

@@ -150,8 +150,7 @@ pub fn boot_id() -> Option<String> {
 
 /// Seconds since the kernel started.
 pub fn uptime_s() -> u64 {
-    let uptime = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    u64::try_from(uptime.tv_sec).unwrap_or(0)
+    u64::try_from(rustix::system::sysinfo().uptime).unwrap_or(0)
 }
 
 #[cfg(test)]

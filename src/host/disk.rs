@@ -6,13 +6,14 @@
 //! given by the lock; a temporary name left by a killed tick is replaced by the next write of the same file.
 
 use crate::error::{Error, Result};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// How much a write must survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +202,10 @@ impl Dir {
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
             Mode::empty(),
         ) {
-            Ok(fd) => read_capped(fd.into(), &path, cap).map(Some),
+            Ok(fd) => {
+                let stat = look_at(&fd, &path)?;
+                read_capped(&fd, &stat, &path, cap).map(Some)
+            }
             Err(Errno::NOENT) => Ok(None),
             Err(e) => Err(Error::file("read the file", &path, e)),
         }
@@ -228,7 +232,8 @@ impl Dir {
             }
             Err(e) => return Err(Error::file("read the file", &path, e)),
         };
-        match judge_ownership(fd.as_fd(), &path)? {
+        let stat = look_at(&fd, &path)?;
+        match judge_ownership(&stat, &path)? {
             Trust::Good => {}
             Trust::TooReadable => {
                 rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)
@@ -239,7 +244,7 @@ impl Dir {
                 ));
             }
         }
-        read_capped(fd.into(), &path, cap).map(Some)
+        read_capped(&fd, &stat, &path, cap).map(Some)
     }
 
     /// Makes `name` a symbolic link to `target`, replacing what was there in one step, durably.
@@ -399,10 +404,11 @@ pub fn read_file(path: &Path, cap: u64, ours: bool) -> Result<Option<Vec<u8>>> {
         Mode::empty(),
     ) {
         Ok(fd) => {
+            let stat = look_at(&fd, path)?;
             if ours {
-                judge_ownership(fd.as_fd(), path)?;
+                judge_ownership(&stat, path)?;
             }
-            read_capped(fd.into(), path, cap).map(Some)
+            read_capped(&fd, &stat, path, cap).map(Some)
         }
         Err(Errno::NOENT) => Ok(None),
         Err(e) => Err(Error::file("read the file", path, e)),
@@ -415,8 +421,11 @@ enum Trust {
     TooReadable,
 }
 
-fn judge_ownership(fd: BorrowedFd<'_>, path: &Path) -> Result<Trust> {
-    let stat = rustix::fs::fstat(fd).map_err(|e| Error::file("look at", path, e))?;
+fn look_at(fd: &OwnedFd, path: &Path) -> Result<Stat> {
+    rustix::fs::fstat(fd).map_err(|e| Error::file("look at", path, e))
+}
+
+fn judge_ownership(stat: &Stat, path: &Path) -> Result<Trust> {
     let unsafe_because = |why: String| {
         Err(Error::FileUnsafe {
             path: path.to_owned(),
@@ -426,7 +435,7 @@ fn judge_ownership(fd: BorrowedFd<'_>, path: &Path) -> Result<Trust> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return unsafe_because("it is not a regular file".into());
     }
-    let us = rustix::process::geteuid().as_raw();
+    let us = our_user();
     if stat.st_uid != us && stat.st_uid != 0 {
         return unsafe_because(format!(
             "it belongs to user {}, not to us ({us}) or root: chown it",
@@ -446,20 +455,55 @@ fn judge_ownership(fd: BorrowedFd<'_>, path: &Path) -> Result<Trust> {
     })
 }
 
-fn read_capped(file: std::fs::File, path: &Path, cap: u64) -> Result<Vec<u8>> {
+fn read_capped(fd: &OwnedFd, stat: &Stat, path: &Path, cap: u64) -> Result<Vec<u8>> {
     let failed = |e: io::Error| Error::file("read the file", path, e);
-    // With room for one byte more than the file has, two reads are enough. `/proc` files have no size, and are short.
-    let size = file.metadata().map_err(failed)?.len().min(cap);
-    let room = if size == 0 { 1_023 } else { size };
-    let mut bytes = Vec::with_capacity(usize::try_from(room).unwrap_or(0).saturating_add(1));
-    file.take(cap.saturating_add(1))
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
+    let bytes = read_at_most(fd, stat, cap.saturating_add(1)).map_err(failed)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > cap {
         let why = format!("it is larger than {cap} bytes");
         return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, why)));
     }
     Ok(bytes)
+}
+
+/// What an open file has, but no more than `most` bytes. Where its size is known and true, this is one read.
+///
+/// # Errors
+/// Those of `read`.
+pub fn read_at_most(fd: &OwnedFd, stat: &Stat, most: u64) -> io::Result<Vec<u8>> {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let size = usize::try_from(stat.st_size).unwrap_or(0).min(most);
+    // A file in `/proc` is a regular one without a size; those that we read are short and come in one piece.
+    let room = if size == 0 { 400 } else { size };
+    let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let mut bytes = vec![0; room.saturating_add(1).min(most)];
+    let mut len = 0;
+    loop {
+        let free = bytes.get_mut(len..).unwrap_or_default();
+        let is_room_left = match rustix::io::read(fd, free) {
+            Ok(0) => break,
+            Ok(more) => {
+                len += more;
+                len < bytes.len()
+            }
+            Err(Errno::INTR) => continue,
+            Err(e) => return Err(e.into()),
+        };
+        // Where the byte more than the size stays free, the next read would say that there is nothing.
+        if len == most || (is_room_left && is_regular && len >= size) {
+            break;
+        }
+        if !is_room_left {
+            bytes.resize(len.saturating_mul(2).min(most), 0);
+        }
+    }
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+/// Our effective user, which no command of ours changes.
+pub fn our_user() -> u32 {
+    static US: OnceLock<u32> = OnceLock::new();
+    *US.get_or_init(|| rustix::process::geteuid().as_raw())
 }
 
 #[cfg(test)]

@@ -229,12 +229,12 @@ fn process_stat(pid: i32) -> Option<ProcessStat> {
     .ok()??;
     let text = String::from_utf8_lossy(&bytes);
     // The command name, in parentheses, may itself hold spaces and parentheses.
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
     Some(ProcessStat {
-        has_ended: matches!(*fields.first()?, "Z" | "X"),
-        group: fields.get(2)?.parse().ok()?,
-        session: fields.get(3)?.parse().ok()?,
-        started_ticks: fields.get(19)?.parse().ok()?,
+        has_ended: matches!(fields.next()?, "Z" | "X"),
+        group: fields.nth(1)?.parse().ok()?,
+        session: fields.next()?.parse().ok()?,
+        started_ticks: fields.nth(15)?.parse().ok()?,
     })
 }
 

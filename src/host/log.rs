@@ -49,9 +49,28 @@ impl<T: std::fmt::Display> syslog::LogFormat<T> for LocalFormat {
     }
 }
 
+/// Where lines go. A tick that has nothing to say neither asks the terminal nor looks for a syslog daemon.
+enum Sink {
+    Unopened(Target),
+    Stderr(Style),
+    /// With the style of standard error, which stays the way out.
+    Syslog(Box<Syslog>, Style),
+}
+
+impl Sink {
+    fn open(target: Target) -> Self {
+        let style = stderr_style();
+        let wanted = target == Target::Syslog || (target == Target::Auto && style == Style::Plain);
+        if wanted && let Ok(syslog) = syslog::unix(LocalFormat) {
+            return Self::Syslog(Box::new(syslog), style);
+        }
+        // Without /dev/log standard error stays.
+        Self::Stderr(style)
+    }
+}
+
 struct Logger {
-    style: RwLock<Style>,
-    syslog: Mutex<Option<Syslog>>,
+    sink: Mutex<Sink>,
     redactor: Redactor,
     tick: RwLock<Option<String>>,
 }
@@ -62,8 +81,7 @@ static LOGGER: OnceLock<Logger> = OnceLock::new();
 /// `level` up go to standard error. A second call changes nothing.
 pub fn install(level: LevelFilter, redactor: &Redactor) {
     let logger = LOGGER.get_or_init(|| Logger {
-        style: RwLock::new(stderr_style()),
-        syslog: Mutex::new(None),
+        sink: Mutex::new(Sink::Unopened(Target::Stderr)),
         redactor: redactor.clone(),
         tick: RwLock::new(None),
     });
@@ -76,13 +94,7 @@ pub fn install(level: LevelFilter, redactor: &Redactor) {
 pub fn configure(level: LevelFilter, target: Target) {
     log::set_max_level(level);
     let Some(logger) = LOGGER.get() else { return };
-    let style = stderr_style();
-    let wanted = target == Target::Syslog || (target == Target::Auto && style == Style::Plain);
-    if wanted {
-        // Without /dev/log standard error stays.
-        *logger.syslog.lock().unwrap_or_else(PoisonError::into_inner) =
-            syslog::unix(LocalFormat).ok();
-    }
+    *logger.sink.lock().unwrap_or_else(PoisonError::into_inner) = Sink::Unopened(target);
 }
 
 /// Names the tick that the following lines belong to.
@@ -131,23 +143,27 @@ impl Log for Logger {
             push_pair(&mut text, "tick", tick);
         }
         let text = one_line(&self.redactor.clean(&text));
-        let mut syslog = self.syslog.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(writer) = syslog.as_mut() {
-            let sent = match record.level() {
-                Level::Error => writer.err(&text),
-                Level::Warn => writer.warning(&text),
-                Level::Info => writer.info(&text),
-                Level::Debug | Level::Trace => writer.debug(&text),
-            };
-            if sent.is_ok() {
-                return;
-            }
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Sink::Unopened(target) = *sink {
+            *sink = Sink::open(target);
         }
-        let line = decorate(
-            *self.style.read().unwrap_or_else(PoisonError::into_inner),
-            record.level(),
-            &text,
-        );
+        let style = match &mut *sink {
+            Sink::Syslog(writer, style) => {
+                let sent = match record.level() {
+                    Level::Error => writer.err(&text),
+                    Level::Warn => writer.warning(&text),
+                    Level::Info => writer.info(&text),
+                    Level::Debug | Level::Trace => writer.debug(&text),
+                };
+                if sent.is_ok() {
+                    return;
+                }
+                *style
+            }
+            Sink::Stderr(style) => *style,
+            Sink::Unopened(_) => Style::Plain,
+        };
+        let line = decorate(style, record.level(), &text);
         // A log that nobody can read any more is no reason to stop.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }

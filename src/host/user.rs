@@ -2,6 +2,7 @@
 //! that user, with all of its groups, so that no root-owned file ever blocks the timer's ticks.
 
 use crate::error::{Error, Result};
+use crate::host::disk::our_user;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -14,7 +15,7 @@ use std::process::Command;
 /// # Errors
 /// [`Error::WrongUser`] with the command to type, where neither `setpriv` nor `runuser` exists.
 pub fn become_owner_of(directory: &Path, args: &[OsString]) -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
+    if our_user() != 0 {
         return Ok(());
     }
     let Ok(meta) = std::fs::metadata(directory) else {

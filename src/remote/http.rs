@@ -1,18 +1,19 @@
 //! The one HTTP file: every default of ureq that matters is set here. Statuses are values and their bodies are read;
 //! redirects are never followed; proxy variables of the environment are never read; nothing is read without a cap; the
-//! whole request has a deadline, also against a peer that sends one byte a second; a signal closes every connection.
+//! whole request has a deadline, also against a peer that sends one byte a second; a signal ends it.
 
 use crate::error::{Dial, Error, Refusal, Result};
 use crate::host::clock::Timestamp;
 use crate::host::interrupt::Interrupt;
 use crate::names::{Peer, TransportKind};
 use crate::remote::resolve::{ResolveError, Route};
+use crate::remote::socket::SocketConnector;
 use crate::remote::{tls, words};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 use ureq::http::{HeaderMap, Method, Request};
-use ureq::unversioned::transport::DefaultConnector;
+use ureq::unversioned::transport::{Connector, RustlsConnector};
 
 /// The most that a JSON answer may have, in bytes.
 pub const JSON_CAP_BYTES: u64 = 1024 * 1024;
@@ -126,11 +127,9 @@ impl Http {
         }
         let agent = ureq::Agent::with_parts(
             config.build(),
-            DefaultConnector::default(),
+            SocketConnector::new(interrupt).chain(RustlsConnector::default()),
             endpoint.route.clone(),
         );
-        let closing = agent.clone();
-        interrupt.on_signal(move || closing.shutdown());
         let scheme = if endpoint.https { "https" } else { "http" };
         let base = format!("{scheme}://{}:{}", endpoint.route.host, endpoint.route.port);
         Ok(Self {

@@ -3,6 +3,7 @@
 pub mod http;
 pub mod openbao;
 pub mod resolve;
+mod socket;
 pub mod tenancy;
 mod tls;
 mod words;

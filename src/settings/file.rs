@@ -2,10 +2,9 @@
 
 use super::MAX_BYTES;
 use crate::error::{Error, Result};
-use rustix::fs::OFlags;
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use crate::host::disk::{our_user, read_at_most};
+use rustix::fs::{FileType, Mode, OFlags};
+use std::io;
 use std::path::Path;
 
 /// Reads the file; one byte more than [`MAX_BYTES`] at most, so that a longer one shows.
@@ -15,19 +14,14 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
         source,
     };
     // NONBLOCK: opening a FIFO must not wait for a writer. What was opened is judged, not what the path names later.
-    let nonblock = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(nonblock)
-        .open(path)
-        .map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
-    let us = rustix::process::geteuid().as_raw();
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| unreadable(e.into()))?;
+    let stat = rustix::fs::fstat(&file).map_err(|e| unreadable(e.into()))?;
     let why = judge(
-        metadata.is_file(),
-        metadata.mode() & 0o7777,
-        metadata.uid(),
-        us,
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile,
+        stat.st_mode & 0o7777,
+        stat.st_uid,
+        our_user(),
     );
     if let Some(why) = why {
         return Err(Error::FileUnsafe {
@@ -35,16 +29,10 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
             why,
         });
     }
-    let capacity = usize::try_from(metadata.len())
-        .unwrap_or(MAX_BYTES)
-        .min(MAX_BYTES)
-        + 1;
-    let mut bytes = Vec::with_capacity(capacity);
-    let cap = u64::try_from(MAX_BYTES)
+    let most = u64::try_from(MAX_BYTES)
         .unwrap_or(u64::MAX)
         .saturating_add(1);
-    file.take(cap).read_to_end(&mut bytes).map_err(unreadable)?;
-    Ok(bytes)
+    read_at_most(&file, &stat, most).map_err(unreadable)
 }
 
 /// Why such a file is not safe to use, if it is not.
@@ -122,8 +110,8 @@ mod tests {
     fn a_fifo_is_refused_without_waiting_for_a_writer() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("fifo");
-        let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0).unwrap();
         assert!(matches!(read(&path), Err(Error::FileUnsafe { .. })));
     }
 

@@ -129,7 +129,7 @@ keys! {
     DockerTimeoutS = "docker_timeout_s", from_to(1, 2100), Fixed("600"), "seconds that one docker command may take";
     PullTimeoutS = "pull_timeout_s", from_to(1, 2100), Fixed("1800"), "seconds that the pull may take; together with `healthy_timeout_s` at most 2100";
     RegistryHost = "registry_host", text("host[:port]"), Fixed("harbor.tikali.net"), "the registry of a credential that names none; `\"\"` makes such a credential an error";
-    MetricsTextfile = "metrics_textfile", Path, Unset, "Prometheus text file for node_exporter, written after every tick";
+    MetricsTextfile = "metrics_textfile", Path, Unset, "Prometheus text file for node_exporter, written after every tick; not supported by this version yet, and refused when set";
     FactsIntervalS = "facts_interval_s", from_to(0, 86_400), Fixed("600"), "seconds between two looks at docker for facts and drift";
     LogLevel = "log_level", Level, Fixed("INFO"), "the least important level that is logged, in any case";
     LogTarget = "log_target", OneOf(&["auto", "stderr", "syslog"]), Fixed("auto"), "where log lines go; `auto` is the journal or the terminal, else syslog";

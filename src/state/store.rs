@@ -135,7 +135,8 @@ impl Store {
     /// # Errors
     /// A failed file operation.
     pub fn save(&mut self, dir: &Dir, _: &Lock, state: &State) -> Result<()> {
-        let mut bytes = serde_json::to_vec_pretty(state)
+        let mut bytes = Vec::with_capacity(self.written.len());
+        serde_json::to_writer_pretty(&mut bytes, state)
             .map_err(|e| Error::Internal(format!("the state cannot be written: {e}")))?;
         bytes.push(b'\n');
         if bytes != self.written {

@@ -25,3 +25,4 @@ pub mod real_registry;
 pub mod scene;
 pub mod skip;
 pub mod stand_in;
+pub mod symbols;
