@@ -30,13 +30,16 @@ mod timeline;
 
 use table::Table;
 
+/// One part of the table.
+type Part = fn(&mut Table);
+
 fn main() {
     // Without an argument every part; else those whose names are given. Cargo adds `--bench`.
     let wanted: Vec<String> = std::env::args()
         .skip(1)
         .filter(|arg| !arg.starts_with('-'))
         .collect();
-    let parts: [(&str, fn(&mut Table)); 6] = [
+    let parts: [(&str, Part); 6] = [
         ("tick", tick::measure),
         ("secrets", secrets::measure),
         ("apply", apply::measure),

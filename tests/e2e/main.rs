@@ -11,6 +11,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod binary;
 mod contract;
 mod disk;
 mod env_differential;
