@@ -33,6 +33,7 @@ pub struct VerifiedBundle {
     template: Template,
     manifest: Manifest,
     meta: Meta,
+    foreign: Option<Finding>,
     warnings: Vec<String>,
 }
 
@@ -40,6 +41,11 @@ impl VerifiedBundle {
     /// Its digest, which is its name.
     pub fn sha(&self) -> &Sha256 {
         &self.sha
+    }
+
+    /// Why it is not for this environment, if it is not: told with everything else that speaks against it.
+    pub fn foreign(&self) -> Option<&Finding> {
+        self.foreign.as_ref()
     }
 
     /// Which member is the compose file.
@@ -145,7 +151,7 @@ pub fn verify(
         warnings.extend(template.warnings());
     }
     check.files(&meta);
-    check.env_id(&meta, env);
+    let foreign = foreign(&meta, env);
     match (compose_file, template) {
         (Some(compose_file), Some(template)) if findings.is_empty() => Ok(VerifiedBundle {
             sha,
@@ -154,9 +160,13 @@ pub fn verify(
             template,
             manifest,
             meta,
+            foreign,
             warnings,
         }),
-        _ => Err(findings.into_vec()),
+        _ => {
+            findings.extend(foreign);
+            Err(findings.into_vec())
+        }
     }
 }
 
@@ -254,17 +264,14 @@ impl<'a> Check<'a> {
             }
         }
     }
+}
 
-    fn env_id(&mut self, meta: &Meta, env: &EnvId) {
-        if let Some(other) = meta.env_id.as_deref().filter(|id| *id != env.as_str()) {
-            let detail = format!(
-                "the bundle was rendered for {}, and this is {env}",
-                show(other.as_bytes())
-            );
-            self.findings
-                .push(Finding::new(Code::BundleEnvMismatch, detail));
-        }
-    }
+/// A bundle that names another environment than ours.
+fn foreign(meta: &Meta, env: &EnvId) -> Option<Finding> {
+    let other = meta.env_id.as_deref().filter(|id| *id != env.as_str())?;
+    let other = show(other.as_bytes());
+    let detail = format!("the bundle was rendered for {other}, and this is {env}");
+    Some(Finding::new(Code::BundleEnvMismatch, detail))
 }
 
 #[cfg(test)]

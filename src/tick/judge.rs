@@ -9,7 +9,7 @@ use crate::code::Code;
 use crate::deploy::compose::ProjectFiles;
 use crate::deploy::compose_output::{Service, read_services};
 use crate::deploy::overlay::overlay;
-use crate::error::{Error, Result};
+use crate::error::{Error, Finding, Result};
 use crate::host::disk::{self, Dir};
 use crate::host::log::one_line;
 use crate::host::paths::deploy_dir;
@@ -133,10 +133,10 @@ fn judge_unpacked(
     for warning in &judgement.warnings {
         log::warn!("{warning}");
     }
-    if !judgement.findings.is_empty() {
-        return Err(Error::Refused {
-            findings: judgement.findings,
-        });
+    let foreign = bundle.foreign().cloned();
+    let findings: Vec<Finding> = foreign.into_iter().chain(judgement.findings).collect();
+    if !findings.is_empty() {
+        return Err(Error::Refused { findings });
     }
     let known = bundle
         .template()

@@ -148,3 +148,22 @@ fn a_restore_after_a_failed_apply_brings_the_last_good_release_and_a_second_one_
     is_held();
     scene.due_tick().exits(1).says("is held");
 }
+
+#[test]
+fn a_bundle_of_another_environment_is_told_with_everything_else() {
+    let scene = Scene::applied();
+    let meta =
+        json!({"env_id": "env-prod-01", "generation": 9, "agent": {"min_version": "99.0.0"}});
+    let other = bundle(2).meta(&meta).build();
+    scene.want(&other);
+    let ran = scene.agent.tick();
+    ran.exits(1)
+        .says("BUNDLE_ENV_MISMATCH")
+        .says("AGENT_TOO_OLD");
+    assert_eq!(scene.last_report()["code"], "BUNDLE_ENV_MISMATCH");
+    assert_eq!(
+        scene.to_tenancy("/v1/agent/lease"),
+        1,
+        "the lease of the first apply"
+    );
+}
