@@ -49,7 +49,6 @@ pub fn cpu_ms(command: &Command, scratch: &Path) -> f64 {
     let mut outer = around(command, "bash", &["-c".as_ref(), script.as_ref()], &file);
     wall_ms(&mut outer);
     let text = fs::read_to_string(&file).unwrap();
-    eprintln!("cpu {}", text.trim());
     let seconds: f64 = text
         .split_whitespace()
         .map(|part| part.replace(',', ".").parse::<f64>().unwrap())

@@ -128,7 +128,7 @@ pub fn measure(table: &mut Table) {
     table.row(
         &format!("the same, {} ms of round trip", ROUND_TRIP.as_millis()),
         format!("{}, {round_trips:.1} round trips", ms(far)),
-        format!("{} round trips", SECRETS / 8 + 6),
+        format!("{} round trips", SECRETS as f64 / 8.0 + 6.0),
         format!("one after the other: at least {} round trips", SECRETS + 3),
     );
 }

@@ -19,7 +19,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Room for so much input at a time, and always for so much more output.
+    /// Room for so much input at a time, and for so much output; when half of that is held back, for so much more.
     pub fn new(input_size: usize, output_size: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -50,12 +50,9 @@ impl Space {
 
     /// Free input and free output.
     fn free(&mut self) -> (&mut [u8], &mut [u8]) {
-        let size = self
-            .input_size
-            .saturating_add(self.held_back)
-            .saturating_add(self.output_size);
-        if self.bytes.len() < size {
-            self.bytes.resize(size, 0);
+        let used = self.input_size.saturating_add(self.held_back);
+        if self.bytes.len() < used.saturating_add(self.output_size.div_ceil(2)) {
+            self.bytes.resize(used.saturating_add(self.output_size), 0);
         }
         self.bytes.copy_within(self.used..self.read, 0);
         (self.used, self.read) = (0, self.read.saturating_sub(self.used));
